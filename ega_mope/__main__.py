@@ -1,0 +1,5 @@
+"""`python -m ega_mope …` is the command line."""
+
+from ega_mope.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Numbers only: run folders, models and texts in; tables, arrays and small frozen dataclasses out."""

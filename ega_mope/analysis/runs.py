@@ -1,0 +1,58 @@
+"""What runs there are and what each is, in the shape of the JSON answers `runs` and `show`."""
+
+from __future__ import annotations
+
+from ega_mope.config import Plain
+from ega_mope.runs import BrokenRun, LossPoint, Run, list_runs
+
+
+def summarise_all() -> list[Plain]:
+    """One row a run: the user's and the shipped ones, broken folders with their problem."""
+    return [summarise(run) for run in list_runs()]
+
+
+def summarise(run: Run | BrokenRun) -> Plain:
+    """One row; for a broken folder every field but name, path and problem is None."""
+    row: Plain = dict.fromkeys(
+        (
+            "name", "path", "status", "attention", "position", "gate_norm", "signal", "corpus", "tokenizer",
+            "preset", "seed", "steps", "best_loss_nats", "final_loss_nats", "sees_future", "problem",
+        )
+    )  # fmt: skip
+    row |= {"name": run.name, "path": str(run.path)}
+    if isinstance(run, BrokenRun):
+        return row | {"problem": run.problem}
+    attention = run.config.model.attention
+    best, final, status = run.best(), run.final(), run.status
+    return row | {
+        "status": status.state,
+        "attention": attention["name"],
+        "position": run.config.model.position["name"],
+        "gate_norm": attention.get("gate_norm"),
+        "signal": attention.get("signal"),
+        "corpus": run.document["corpus"]["name"],
+        "tokenizer": run.config.tokenizer,
+        "preset": run.config.preset,
+        "seed": run.seed,
+        "steps": status.step,
+        "best_loss_nats": best.loss_nats if best else None,
+        "final_loss_nats": final.loss_nats if final else None,
+        "sees_future": run.sees_future,
+        "problem": status.error,
+    }
+
+
+def describe(run: Run) -> Plain:
+    """All of config.json, parameters by part, best and final validation loss."""
+
+    def point(found: LossPoint | None) -> Plain | None:
+        return None if found is None else {"step": found.step, "loss_nats": found.loss_nats}
+
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "config": run.document,
+        "parameters": run.document["parameters"],
+        "best": point(run.best()),
+        "final": point(run.final()),
+    }

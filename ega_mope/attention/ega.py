@@ -1,0 +1,136 @@
+"""Energy-Gated Attention (arXiv 2605.26355, section 2.1; companion 2605.21842)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from ega_mope.attention.base import Attention, fused_attention, softmax_weights
+from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.attention.trace import Trace
+from ega_mope.config import ModelConfig, setting
+from ega_mope.gate_signals import GATE_SIGNALS
+from ega_mope.positions.base import GeneratorFor, Memory
+
+SMALLEST_DIVISOR = 1e-8
+"""The paper's clamp: dropout can remove every key of an early query."""
+
+FUSED_CHANNELS = 16
+"""torch's CPU kernel stays fast where q, k and v share one head size, a multiple of this."""
+
+
+def gated_shares(
+    weights: Float[Tensor, "batch head query key"], gate: Float[Tensor, "batch head key"]
+) -> Float[Tensor, "batch head query key"]:
+    """A_ij g_j / Σ_k A_ik g_k: what each key's share becomes by gating and renormalising."""
+    gated = weights * gate[..., None, :]
+    return gated / gated.sum(dim=-1, keepdim=True).clamp(min=SMALLEST_DIVISOR)
+
+
+def gated_attention(
+    q: Float[Tensor, "batch head time d_head"],
+    k: Float[Tensor, "batch head time d_head"],
+    v: Float[Tensor, "batch head time d_head"],
+    gate: Float[Tensor, "batch head time"],
+    bias: Float[Tensor, "head time time"] | None,
+    dropout: float,
+) -> Float[Tensor, "batch head time d_head"]:
+    """y_i = Σ_j A_ij g_j v_j / Σ_j A_ij g_j without a time × time matrix.
+
+    Attends with the values [g·v, g] and divides by the last channel, which keeps the paper's order:
+    dropout on A, gate, renormalise. All three are padded with zeros to the fused kernel's head size.
+    """
+    d_head = q.shape[-1]
+    spare = -(d_head + 1) % FUSED_CHANNELS
+    g = gate.to(v.dtype)[..., None]
+    values = pad(torch.cat([g * v, g], dim=-1), (0, spare))
+    q, k = pad(q, (0, 1 + spare)), pad(k, (0, 1 + spare))
+    y = fused_attention(q, k, values, bias, d_head=d_head, dropout=dropout)
+    return y[..., :d_head] / y[..., d_head : d_head + 1].clamp(min=SMALLEST_DIVISOR)
+
+
+class EnergyGatedAttention(Attention):
+    """Each key token's energy e_j = w·x_j opens a gate g_j = sigmoid(α(z_j − θ)) on its value.
+
+    `renormalised`, the paper's: y_i = Σ_j A_ij g_j v_j / Σ_j A_ij g_j. Since every g < 1, a token is
+    amplified only through the renormalisation. `plain`: y_i = Σ_j A_ij g_j v_j.
+    A head has d_model + 2 parameters more than dot-product attention: w, θ (`threshold`, starts at 0
+    standard deviations) and α (`sharpness`, starts at 2). Departure from the paper: the gate norm is
+    `causal` unless asked; the paper's `sequence` looks at the future.
+    Limit: threshold → −∞ opens every gate and gives dot-product attention.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        """Settings of energy-gated attention."""
+
+        gate_norm: str = setting(
+            "causal", "which tokens the energy is compared with", choices=lambda: list(GATE_NORMS)
+        )
+        signal: str = setting("linear", "what the gate listens to", choices=lambda: list(GATE_SIGNALS))
+        apply: Literal["renormalised", "plain"] = setting(
+            "renormalised", "divide by the gated weights' sum (the paper's), or not"
+        )
+
+    def __init__(self, model: ModelConfig, settings: Settings) -> None:
+        super().__init__(model, settings)
+        self.settings: EnergyGatedAttention.Settings
+        self.signal = GATE_SIGNALS[settings.signal](model)
+        self.threshold = nn.Parameter(torch.zeros(model.n_heads))
+        self.sharpness = nn.Parameter(torch.full((model.n_heads,), 2.0))
+
+    @classmethod
+    def causal(cls, settings: Any) -> bool:
+        return GATE_NORMS[settings.gate_norm].causal
+
+    @classmethod
+    def memory(cls, settings: Any) -> Memory:
+        return GATE_NORMS[settings.gate_norm].memory
+
+    def learned(self) -> dict[str, Tensor]:
+        """`threshold` (standard deviations of the energy) and `sharpness` (1/standard deviation), a head each."""
+        return {
+            "threshold": self.threshold.detach(),
+            "sharpness": self.sharpness.detach(),
+            **self.signal.learned(),
+        }
+
+    def initialise(self, generator_for: GeneratorFor) -> None:
+        with torch.no_grad():
+            self.threshold.zero_()
+            self.sharpness.fill_(2.0)
+
+    def gate(
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        stream: Float[Tensor, "batch time d_model"],
+        trace: Trace,
+    ) -> Float[Tensor, "batch head time"]:
+        """g_j = sigmoid(α(z_j − θ)) in float32 or better, whatever the model's precision."""
+        energy = self.signal(x, stream)
+        energy = energy if energy.dtype == torch.float64 else energy.float()
+        z = GATE_NORMS[self.settings.gate_norm].z(energy)
+        gate = torch.sigmoid(self.sharpness[:, None] * (z - self.threshold[:, None]))
+        trace.add("energy", energy)
+        trace.add("z", z)
+        trace.add("gate", gate)
+        return gate
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, x: Tensor, stream: Tensor, trace: Trace
+    ) -> Tensor:
+        gate = self.gate(x, stream, trace)
+        plain = self.settings.apply == "plain"
+        if trace.want & {"weight", "share"}:
+            weights = softmax_weights(q, k, bias)
+            trace.add("weight", weights)
+            trace.add("share", weights * gate[..., None, :] if plain else gated_shares(weights, gate))
+        if plain:
+            values = gate.to(v.dtype)[..., None] * v
+            return fused_attention(q, k, values, bias, d_head=self.model.d_head, dropout=self.weight_dropout)
+        return gated_attention(q, k, v, gate, bias, self.weight_dropout)

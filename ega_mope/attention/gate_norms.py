@@ -1,0 +1,76 @@
+"""How a gate's energies are put on a common scale before the threshold; this decides causality.
+
+The paper normalises over the whole sequence, so that the gate of a token, and every logit, depends
+on later tokens. The other norms are the lab's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ega_mope.positions.base import Memory
+
+Energy = Float[Tensor, "batch head time"]
+
+
+def smallest_spread(energy: Tensor) -> float:
+    """The standard deviation, relative to the largest |energy|, at or below which z is 0: rounding alone."""
+    return 1e-12 if energy.dtype == torch.float64 else 1e-5
+
+
+def _scaled(deviation: Tensor, variance: Tensor, largest: Tensor, relative: float) -> Tensor:
+    flat = variance <= (relative * largest).square()
+    # The variance is replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards.
+    return torch.where(flat, 0.0, deviation / torch.where(flat, 1.0, variance).sqrt())
+
+
+def sequence_norm(energy: Energy) -> Energy:
+    """z_j = (e_j − mean e)/std e over all tokens of the window (population std): the paper's."""
+    mean = energy.mean(dim=-1, keepdim=True)
+    deviation = energy - mean
+    variance = deviation.square().mean(dim=-1, keepdim=True)
+    largest = energy.detach().abs().amax(dim=-1, keepdim=True)
+    return _scaled(deviation, variance, largest, smallest_spread(energy))
+
+
+def causal_norm(energy: Energy) -> Energy:
+    """z_j = (e_j − mean_{k ≤ j} e_k)/std_{k ≤ j} e_k: running statistics of the tokens so far.
+
+    So z_0 = 0, z_1 is ±1 (or 0), |z_j| ≤ √j. Variances are sums of squares (Welford 1962), never
+    E[e²] − E[e]²; energies are counted from the first one, which every token may know, so that a
+    common offset costs no digits.
+    """
+    shifted = energy - energy[..., :1].detach()
+    count = torch.arange(1, energy.shape[-1] + 1, device=energy.device, dtype=energy.dtype)
+    mean = shifted.cumsum(dim=-1) / count
+    before = torch.cat([torch.zeros_like(mean[..., :1]), mean[..., :-1]], dim=-1)
+    steps = (shifted - before).square() * ((count - 1) / count)
+    variance = steps.cumsum(dim=-1) / count
+    largest = energy.detach().abs().cummax(dim=-1).values
+    return _scaled(shifted - mean, variance, largest, smallest_spread(energy))
+
+
+def no_norm(energy: Energy) -> Energy:
+    """z = e: the raw projection; sharpness and threshold absorb its scale. The control."""
+    return energy
+
+
+@dataclass(frozen=True)
+class GateNorm:
+    """A gate norm and what it costs: the truth of both flags is held by tests."""
+
+    z: Callable[[Tensor], Tensor]
+    causal: bool
+    memory: Memory = "linear"
+
+
+GATE_NORMS: dict[str, GateNorm] = {
+    "causal": GateNorm(causal_norm, causal=True),
+    "sequence": GateNorm(sequence_norm, causal=False),
+    "none": GateNorm(no_norm, causal=True),
+}

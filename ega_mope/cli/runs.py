@@ -1,0 +1,58 @@
+"""`ega-mope runs` and `ega-mope show`: what there is, and what one run is."""
+
+from __future__ import annotations
+
+import click
+
+from ega_mope.cli.output import json_option, note, print_json, print_table, run_argument
+
+
+@click.command()
+@json_option
+def runs(as_json: bool) -> None:
+    """List the runs: yours and the shipped ones, broken folders with their problem."""
+    from ega_mope.analysis.runs import summarise_all
+    from ega_mope.runs import runs_folder, shipped_folder
+
+    rows = summarise_all()
+    if as_json:
+        print_json(rows)
+        return
+    note(f"your runs: {runs_folder()}\nshipped runs: {shipped_folder()}")
+    if not rows:
+        note("no runs yet: `ega-mope train --preset smoke` makes one in seconds")
+        return
+    columns = (
+        "name",
+        "status",
+        "attention",
+        "gate_norm",
+        "position",
+        "seed",
+        "steps",
+        "best_loss_nats",
+        "problem",
+    )
+    shown = [[row[column] for column in columns] + [_future(row["sees_future"])] for row in rows]
+    print_table([*columns, "sees the future"], shown)
+
+
+def _future(sees: bool | None) -> str | None:
+    return None if sees is None else "yes" if sees else "no"
+
+
+@click.command()
+@run_argument
+@json_option
+def show(run: str, as_json: bool) -> None:
+    """Say what RUN is: settings, parameters by part, best and final loss."""
+    from ega_mope.analysis.runs import describe
+    from ega_mope.config import flatten
+    from ega_mope.runs import open_run
+
+    document = describe(open_run(run))
+    if as_json:
+        print_json(document)
+        return
+    for key, value in flatten(document).items():
+        click.echo(f"{key:<44}  {value}")

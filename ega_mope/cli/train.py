@@ -1,0 +1,175 @@
+"""`ega-mope train`: train one model into a run folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ega_mope.cli.output import device_option, json_option, note, print_json
+
+if TYPE_CHECKING:
+    from ega_mope.config import ExperimentConfig
+    from ega_mope.training import Record
+
+
+@click.command()
+@click.option("--attention", default="dot", show_default=True, metavar="NAME", help="dot, ega, …")
+@click.option(
+    "--position", default="learned", show_default=True, metavar="NAME", help="learned, mope, rope, …"
+)
+@click.option(
+    "--gate-norm", metavar="NAME", help="What EGA compares a token's energy with: causal, sequence, none."
+)
+@click.option("--signal", metavar="NAME", help="What EGA's gate listens to: linear, …")
+@click.option(
+    "--preset", default="small", show_default=True, metavar="smoke|small|paper", help="Size and schedule."
+)
+@click.option(
+    "--corpus", default="tinyshakespeare", show_default=True, metavar="NAME|FILE", help="Text to learn."
+)
+@click.option("--tokenizer", default="characters", show_default=True, metavar="characters|bytes")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Weights and batches.")
+@click.option(
+    "--runs", "folder", type=click.Path(path_type=Path), help="Folder of runs [EGA_MOPE_RUNS, else ./runs]."
+)
+@click.option("--name", help="Name of the run; made from its settings unless given.")
+@click.option("--resume", is_flag=True, help="Go on with the interrupted or stopped run --name.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, such as training.steps=500."
+)
+@click.option("--threads", type=click.IntRange(1), help="CPU threads of this training.")
+@device_option
+@json_option
+def train(
+    attention: str,
+    position: str,
+    gate_norm: str | None,
+    signal: str | None,
+    preset: str,
+    corpus: str,
+    tokenizer: str,
+    seed: int,
+    folder: Path | None,
+    name: str | None,
+    resume: bool,
+    overrides: tuple[str, ...],
+    threads: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Train one model. Ctrl-C, or a file STOP in its folder, ends it so that it can be resumed."""
+    import torch
+
+    from ega_mope.experiments import resume_experiment, run_experiment
+    from ega_mope.runs import checked_name, open_run, runs_folder
+
+    if threads:
+        torch.set_num_threads(threads)
+    folder = (folder or runs_folder()).absolute()
+    if name is not None:
+        checked_name(name)
+    if resume:
+        if name is None:
+            raise ValueError(
+                "resume: expected --name with the run to go on with, got none; see `ega-mope runs`"
+            )
+        path = folder / name
+        config = open_run(path).config
+        ended = resume_experiment(path, device=device, watch=_Progress(config.training.steps))
+    else:
+        chosen = {"gate_norm": gate_norm, "signal": signal}
+        config = _experiment(attention, position, chosen, preset, corpus, tokenizer, seed, overrides)
+        path, ended = run_experiment(
+            config, folder, name=name, device=device, watch=_Progress(config.training.steps)
+        )
+    _report(path, ended, as_json)
+
+
+def _experiment(
+    attention: str,
+    position: str,
+    chosen: dict[str, str | None],
+    preset: str,
+    corpus: str,
+    tokenizer: str,
+    seed: int,
+    overrides: tuple[str, ...],
+) -> ExperimentConfig:
+    """The settings that the options ask for."""
+    import dataclasses
+
+    from ega_mope.config import ExperimentConfig, experiment_from_plain, to_plain, with_overrides
+    from ega_mope.config import preset as preset_named
+    from ega_mope.model import resolve
+    from ega_mope.text import CORPORA
+
+    model, training = preset_named(preset)
+    attention_data = {"name": attention, **{key: value for key, value in chosen.items() if value is not None}}
+    model = resolve(dataclasses.replace(model, attention=attention_data, position={"name": position}))
+    corpus = (
+        corpus if corpus in CORPORA else str(Path(corpus).absolute()) if Path(corpus).exists() else corpus
+    )
+    config = ExperimentConfig(
+        model=model, training=training, corpus=corpus, tokenizer=tokenizer, seed=seed, preset=preset
+    )
+    plain = with_overrides(to_plain(config), dict(_parsed(item) for item in overrides))
+    return experiment_from_plain(plain)
+
+
+def _parsed(item: str) -> tuple[str, Any]:
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise ValueError(f"--set: expected KEY=VALUE, got {item!r}; write for example training.steps=500")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+class _Progress:
+    """One line for each evaluation, and between them a counter where somebody is watching."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.speed = 0.0
+        self.counts = sys.stderr.isatty()
+
+    def __call__(self, record: Record) -> None:
+        from ega_mope.training import Metrics, Step
+
+        if isinstance(record, Metrics) and record.split == "validation":
+            loss = "not finite" if record.loss_nats is None else f"{record.loss_nats:.4f} nats"
+            clear = "\r\033[K" if self.counts else ""
+            note(f"{clear}step {record.step}/{self.steps}  validation loss {loss}  {record.seconds:.0f} s")
+        elif isinstance(record, Metrics):
+            self.speed = record.tokens_per_second or 0.0
+        elif isinstance(record, Step) and self.counts and record.step % 5 == 0:
+            click.echo(
+                f"\rstep {record.step}/{self.steps}  {self.speed:,.0f} tokens/s\033[K", nl=False, err=True
+            )
+
+
+def _report(path: Path, ended: str, as_json: bool) -> None:
+    from ega_mope.runs import Run
+
+    run = Run(path)
+    best, final = run.best(), run.final()
+    if as_json:
+        print_json(
+            {
+                "name": run.name,
+                "path": str(run.path),
+                "status": ended,
+                "best_loss_nats": best and best.loss_nats,
+                "final_loss_nats": final and final.loss_nats,
+            }
+        )
+        return
+    loss = f", best validation loss {best.loss_nats:.4f} nats at step {best.step}" if best else ""
+    click.echo(f"{ended}: {run.path}{loss}")
+    if ended == "stopped":
+        note(f"go on with: ega-mope train --resume --runs {run.path.parent} --name {run.name}")
