@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ega_mope.attention import ATTENTIONS, Attention, Trace
+from ega_mope.attention import ATTENTIONS, Attention, Past, Trace
 from ega_mope.config import ModelConfig, Plain, read_settings
 from ega_mope.positions import POSITIONS, Position
 from ega_mope.positions.base import GeneratorFor
@@ -35,8 +35,9 @@ class Block(nn.Module):
         position: Position,
         positions: Int[Tensor, " time"],
         trace: Trace,
+        past: Past | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        attended = self.attention(self.norm_attention(x), x, position, positions, trace)
+        attended = self.attention(self.norm_attention(x), x, position, positions, trace, past)
         x = x + self.dropout(attended)
         return x + self.dropout(self.mlp(self.norm_mlp(x)))
 
@@ -55,7 +56,7 @@ class CharLM(nn.Module):
     @property
     def attentions(self) -> list[Attention]:
         """The attention of each layer."""
-        return [block.attention for block in self.blocks]  # type: ignore[misc, return-value]
+        return [block.attention for block in self.blocks]  # type: ignore[misc]
 
     def forward(self, ids: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocabulary"]:
         return self._run(ids, Trace(()))
@@ -67,14 +68,31 @@ class CharLM(nn.Module):
         trace = Trace(want)
         return self._run(ids, trace), trace
 
-    def _run(self, ids: Tensor, trace: Trace) -> Tensor:
-        positions = torch.arange(ids.shape[1], device=ids.device)
+    @property
+    def caches(self) -> bool:
+        """Whether `next_logits` can read a text token by token: causal attention that keeps what it needs."""
+        return is_causal(self.config) and all(a.caches(a.settings) for a in self.attentions)
+
+    def next_logits(
+        self, ids: Int[Tensor, " batch"], at: int, pasts: list[Past]
+    ) -> Float[Tensor, "batch vocabulary"]:
+        """Logits after the token at position `at`, given the `Past` of each layer after the tokens before it.
+
+        Starts at 0 with an empty `Past` a layer, each of which it extends; for models in evaluation mode whose
+        `caches` is true. The logits are those of `forward` at that position.
+        """
+        return self._run(ids[:, None], Trace(()), at, pasts)[:, -1]
+
+    def _run(
+        self, ids: Tensor, trace: Trace, first: int = 0, pasts: Sequence[Past | None] | None = None
+    ) -> Tensor:
+        positions = torch.arange(first, first + ids.shape[1], device=ids.device)
         x = self.token_embedding(ids)
         if "input" in self.position.acts_on(self.position.settings):
             x = x + self.position.encode(positions).to(x.dtype)
-        for block in self.blocks:
+        for block, past in zip(self.blocks, pasts or [None] * len(self.blocks), strict=True):
             trace.add("residual", x)
-            x = block(x, self.position, positions, trace)
+            x = block(x, self.position, positions, trace, past)
         trace.add("residual", x)
         return nn.functional.linear(self.norm_final(x), self.token_embedding.weight)
 
@@ -178,16 +196,25 @@ def build_model(config: ModelConfig, seed: int = 0) -> CharLM:
 
     Raises ValueError for unknown mechanisms or settings, and for pairs that do not go together.
     """
-    config = resolve(config)
+    model = _construct(resolve(config))
+    _initialise(model, seed)
+    return model
+
+
+def parameter_counts(config: ModelConfig) -> dict[str, int]:
+    """How many parameters such a model has, in all and by part, without making them."""
+    with torch.device("meta"):
+        return _construct(resolve(config)).parameter_counts()
+
+
+def _construct(config: ModelConfig) -> CharLM:
     attention, attention_settings = mechanism_settings(ATTENTIONS, config.attention, "attention")
     position, position_settings = mechanism_settings(POSITIONS, config.position, "position")
-    model = CharLM(
+    return CharLM(
         config,
         [attention(config, attention_settings) for _ in range(config.n_layers)],
         position(config, position_settings),
     )
-    _initialise(model, seed)
-    return model
 
 
 def _initialise(model: CharLM, seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +11,20 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig
 from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, NoSettings, Position
+
+ScoreBias = Callable[[slice], Tensor]
+"""Gives what is added to the scores of a range of queries, [batch, head, query, key] or [head, query, key]:
+made in pieces, since a whole one is time × time."""
+
+FUSED_CHANNELS = 16
+"""torch's CPU kernel stays fast where q, k and v share one head size, a multiple of this."""
+
+QUERY_BLOCK = 512
+"""Queries at a time where a bias is added and no gradient is wanted: long texts need no time × time matrix."""
 
 
 class Attention(nn.Module):
@@ -42,6 +54,11 @@ class Attention(nn.Module):
         """How training memory grows with the context length."""
         return "linear"
 
+    @classmethod
+    def caches(cls, settings: Any) -> bool:
+        """Whether tokens can be read one by one, `attend_next` giving what `attend` gives for the last."""
+        return False
+
     def learned(self) -> dict[str, Tensor]:
         """The learned scalars by name, detached; units in the subclass."""
         return {}
@@ -60,15 +77,27 @@ class Attention(nn.Module):
         position: Position,
         positions: Int[Tensor, " time"],
         trace: Trace,
+        past: Past | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
+        """With a `past`, x is the one token that follows the tokens kept there, and is kept too."""
         batch, time, _ = x.shape
         heads = self.qkv(x).view(batch, time, 3, self.model.n_heads, self.model.d_head)
         q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (batch, head, time, d_head)
         acts_on = position.acts_on(position.settings)
         if "query_key" in acts_on:
             q, k = position.rotate(q, positions), position.rotate(k, positions)
-        bias = position.bias(positions, positions) if "scores" in acts_on else None
-        y = self.attend(q, k, v, bias, x, stream, trace)
+        trace.add("query", q)
+        trace.add("key", k)
+        biased = "scores" in acts_on
+        if past is None:
+            bias = (lambda rows: position.bias(positions[rows], positions)) if biased else None
+            y = self.attend(q, k, v, bias, x, stream, trace)
+        else:
+            keys = past.extend("key", k)
+            so_far = torch.arange(keys.shape[-2], device=positions.device)
+            y = self.attend_next(
+                q, keys, v, position.bias(positions, so_far) if biased else None, x, stream, past
+            )
         trace.add("output", y)
         return self.out(y.transpose(1, 2).reshape(batch, time, self.model.d_model))
 
@@ -77,12 +106,25 @@ class Attention(nn.Module):
         q: Float[Tensor, "batch head time d_head"],
         k: Float[Tensor, "batch head time d_head"],
         v: Float[Tensor, "batch head time d_head"],
-        bias: Float[Tensor, "head time time"] | None,
+        bias: ScoreBias | None,
         x: Float[Tensor, "batch time d_model"],
         stream: Float[Tensor, "batch time d_model"],
         trace: Trace,
     ) -> Float[Tensor, "batch head time d_head"]:
         """What each query takes from the values; `bias` is added to the scores."""
+        raise NotImplementedError
+
+    def attend_next(
+        self,
+        q: Float[Tensor, "batch head 1 d_head"],
+        keys: Float[Tensor, "batch head key d_head"],
+        v: Float[Tensor, "batch head 1 d_head"],
+        bias: Float[Tensor, "#batch head 1 key"] | Float[Tensor, "head 1 key"] | None,
+        x: Float[Tensor, "batch 1 d_model"],
+        stream: Float[Tensor, "batch 1 d_model"],
+        past: Past,
+    ) -> Float[Tensor, "batch head 1 d_head"]:
+        """What the latest token takes from the values, in evaluation; only where `caches` says so."""
         raise NotImplementedError
 
     @property
@@ -99,20 +141,30 @@ def future_mask(time: int, device: torch.device) -> Tensor:
 def softmax_weights(
     q: Float[Tensor, "batch head time d_head"],
     k: Float[Tensor, "batch head time d_head"],
-    bias: Float[Tensor, "#batch head time time"] | None,
+    bias: ScoreBias | None,
 ) -> Float[Tensor, "batch head time time"]:
     """A_ij = softmax_j(q_i·k_j/√d_head + bias_ij), j ≤ i, as a whole matrix: for looking at."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias(slice(None)).to(torch.promote_types(q.dtype, torch.float32))
     return scores.masked_fill(future_mask(q.shape[-2], q.device), -math.inf).softmax(dim=-1)
+
+
+def latest_weights(
+    q: Float[Tensor, "batch head 1 d_head"],
+    keys: Float[Tensor, "batch head key d_head"],
+    bias: Float[Tensor, "#batch head 1 key"] | Float[Tensor, "head 1 key"] | None,
+) -> Float[Tensor, "batch head 1 key"]:
+    """The last row of `softmax_weights`: the latest query may attend to every key."""
+    scores = q @ keys.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return (scores if bias is None else scores + bias).softmax(dim=-1)
 
 
 def fused_attention(
     q: Float[Tensor, "batch head time channels"],
     k: Float[Tensor, "batch head time channels"],
     v: Float[Tensor, "batch head time channels_v"],
-    bias: Float[Tensor, "#batch head time time"] | None,
+    bias: ScoreBias | None,
     *,
     d_head: int,
     dropout: float,
@@ -124,6 +176,22 @@ def fused_attention(
     scale = 1.0 / math.sqrt(d_head)
     if bias is None:
         return scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-    # In the queries' precision here, since a mask of another dtype leaves the fused path.
-    mask = bias.to(q.dtype).masked_fill(future_mask(q.shape[-2], q.device), -math.inf)
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+    time = q.shape[-2]
+    block = time if torch.is_grad_enabled() else QUERY_BLOCK
+    rows = [slice(start, start + block) for start in range(0, time, block)]
+    return torch.cat([_biased_rows(q, k, v, bias, r, scale, dropout) for r in rows], dim=-2)
+
+
+def _biased_rows(
+    q: Tensor, k: Tensor, v: Tensor, bias: ScoreBias, rows: slice, scale: float, dropout: float
+) -> Tensor:
+    """The answers of the queries in `rows`, in float32 or better: half precision would round a bias of
+    100 nats by half a nat."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    place = torch.arange(q.shape[-2], device=q.device)
+    mask = bias(rows).to(wide).masked_fill(place > place[rows, None], -math.inf)
+    with torch.autocast(q.device.type, enabled=False):
+        y = scaled_dot_product_attention(
+            q[..., rows, :].to(wide), k.to(wide), v.to(wide), attn_mask=mask, dropout_p=dropout, scale=scale
+        )
+    return y.to(v.dtype)

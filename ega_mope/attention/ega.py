@@ -8,10 +8,19 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad
 
-from ega_mope.attention.base import Attention, fused_attention, softmax_weights
+from ega_mope.attention.base import (
+    FUSED_CHANNELS,
+    Attention,
+    ScoreBias,
+    fused_attention,
+    latest_weights,
+    softmax_weights,
+)
 from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
 from ega_mope.gate_signals import GATE_SIGNALS
@@ -20,16 +29,40 @@ from ega_mope.positions.base import GeneratorFor, Memory
 SMALLEST_DIVISOR = 1e-8
 """The paper's clamp: dropout can remove every key of an early query."""
 
-FUSED_CHANNELS = 16
-"""torch's CPU kernel stays fast where q, k and v share one head size, a multiple of this."""
+
+def gated_weights(
+    weights: Float[Tensor, "batch head query key"],
+    gate: Float[Tensor, "batch head key"] | Float[Tensor, "batch head query key"],
+) -> Float[Tensor, "batch head query key"]:
+    """A_ij g_j, or A_ij g_ij where the gate depends on the query: shares before any renormalisation."""
+    return weights * (gate if gate.ndim == weights.ndim else gate[..., None, :])
 
 
 def gated_shares(
-    weights: Float[Tensor, "batch head query key"], gate: Float[Tensor, "batch head key"]
+    weights: Float[Tensor, "batch head query key"],
+    gate: Float[Tensor, "batch head key"] | Float[Tensor, "batch head query key"],
 ) -> Float[Tensor, "batch head query key"]:
     """A_ij g_j / Σ_k A_ik g_k: what each key's share becomes by gating and renormalising."""
-    gated = weights * gate[..., None, :]
+    gated = gated_weights(weights, gate)
     return gated / gated.sum(dim=-1, keepdim=True).clamp(min=SMALLEST_DIVISOR)
+
+
+def pair_gated_attention(
+    weights: Float[Tensor, "batch head query key"],
+    gate: Float[Tensor, "batch head query key"],
+    v: Float[Tensor, "batch head key d_head"],
+    *,
+    renormalise: bool,
+    dropout: float,
+) -> Float[Tensor, "batch head query d_head"]:
+    """y_i = Σ_j A_ij g_ij v_j, divided by Σ_j A_ij g_ij where `renormalise`: a gate for each pair.
+
+    On the whole matrix, in the paper's order: dropout on A, gate, renormalise. A log-gate added to
+    the scores would drop weights after renormalising, and lose digits in half precision.
+    """
+    gated = gated_weights(drop(weights, dropout), gate)
+    y = gated.to(v.dtype) @ v
+    return y / gated.sum(dim=-1, keepdim=True).clamp(min=SMALLEST_DIVISOR).to(y.dtype) if renormalise else y
 
 
 def gated_attention(
@@ -37,7 +70,7 @@ def gated_attention(
     k: Float[Tensor, "batch head time d_head"],
     v: Float[Tensor, "batch head time d_head"],
     gate: Float[Tensor, "batch head time"],
-    bias: Float[Tensor, "head time time"] | None,
+    bias: ScoreBias | None,
     dropout: float,
 ) -> Float[Tensor, "batch head time d_head"]:
     """y_i = Σ_j A_ij g_j v_j / Σ_j A_ij g_j without a time × time matrix.
@@ -76,11 +109,14 @@ class EnergyGatedAttention(Attention):
         apply: Literal["renormalised", "plain"] = setting(
             "renormalised", "divide by the gated weights' sum (the paper's), or not"
         )
+        freeze: Literal["nothing", "projection"] = setting(
+            "nothing", "projection: what the gate listens with stays at its random start; θ and α still learn"
+        )
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)
         self.settings: EnergyGatedAttention.Settings
-        self.signal = GATE_SIGNALS[settings.signal](model)
+        self.signal = GATE_SIGNALS[settings.signal](model).requires_grad_(settings.freeze == "nothing")
         self.threshold = nn.Parameter(torch.zeros(model.n_heads))
         self.sharpness = nn.Parameter(torch.full((model.n_heads,), 2.0))
 
@@ -91,6 +127,11 @@ class EnergyGatedAttention(Attention):
     @classmethod
     def memory(cls, settings: Any) -> Memory:
         return GATE_NORMS[settings.gate_norm].memory
+
+    @classmethod
+    def caches(cls, settings: Any) -> bool:
+        norm = GATE_NORMS[settings.gate_norm]
+        return norm.causal and not norm.per_query
 
     def learned(self) -> dict[str, Tensor]:
         """`threshold` (standard deviations of the energy) and `sharpness` (1/standard deviation), a head each."""
@@ -110,27 +151,47 @@ class EnergyGatedAttention(Attention):
         x: Float[Tensor, "batch time d_model"],
         stream: Float[Tensor, "batch time d_model"],
         trace: Trace,
-    ) -> Float[Tensor, "batch head time"]:
-        """g_j = sigmoid(α(z_j − θ)) in float32 or better, whatever the model's precision."""
+    ) -> Float[Tensor, "batch head time"] | Float[Tensor, "batch head query key"]:
+        """g_j = sigmoid(α(z_j − θ)) in float32 or better, whatever the model's precision.
+
+        Where the gate norm depends on the query, g_ij, and 0 for keys that come later.
+        """
         energy = self.signal(x, stream)
         energy = energy if energy.dtype == torch.float64 else energy.float()
-        z = GATE_NORMS[self.settings.gate_norm].z(energy)
-        gate = torch.sigmoid(self.sharpness[:, None] * (z - self.threshold[:, None]))
+        norm = GATE_NORMS[self.settings.gate_norm]
+        z = norm.z(energy)
+        per_head = (-1, 1, 1) if norm.per_query else (-1, 1)
+        gate = torch.sigmoid(self.sharpness.view(per_head) * (z - self.threshold.view(per_head)))
+        gate = gate.tril() if norm.per_query else gate
         trace.add("energy", energy)
         trace.add("z", z)
         trace.add("gate", gate)
         return gate
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, x: Tensor, stream: Tensor, trace: Trace
+        self, q: Tensor, k: Tensor, v: Tensor, bias: ScoreBias | None, x: Tensor, stream: Tensor, trace: Trace
     ) -> Tensor:
         gate = self.gate(x, stream, trace)
         plain = self.settings.apply == "plain"
-        if trace.want & {"weight", "share"}:
+        per_query = GATE_NORMS[self.settings.gate_norm].per_query
+        if per_query or trace.want & {"weight", "share"}:
             weights = softmax_weights(q, k, bias)
             trace.add("weight", weights)
-            trace.add("share", weights * gate[..., None, :] if plain else gated_shares(weights, gate))
+            trace.add("share", gated_weights(weights, gate) if plain else gated_shares(weights, gate))
+        if per_query:
+            return pair_gated_attention(weights, gate, v, renormalise=not plain, dropout=self.weight_dropout)
         if plain:
             values = gate.to(v.dtype)[..., None] * v
             return fused_attention(q, k, values, bias, d_head=self.model.d_head, dropout=self.weight_dropout)
         return gated_attention(q, k, v, gate, bias, self.weight_dropout)
+
+    def attend_next(
+        self, q: Tensor, keys: Tensor, v: Tensor, bias: Tensor | None, x: Tensor, stream: Tensor, past: Past
+    ) -> Tensor:
+        # All gates again from what the signal reads, a small part of the work: running statistics go on
+        # exactly, and a signal may look back as far as it likes.
+        gate = self.gate(past.extend("x", x), past.extend("stream", stream), Trace(()))
+        weights = latest_weights(q, keys, bias)
+        plain = self.settings.apply == "plain"
+        shares = gated_weights(weights, gate) if plain else gated_shares(weights, gate)
+        return shares.to(v.dtype) @ past.extend("value", v)

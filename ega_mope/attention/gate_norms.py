@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -16,6 +17,7 @@ from torch import Tensor
 from ega_mope.positions.base import Memory
 
 Energy = Float[Tensor, "batch head time"]
+PairEnergy = Float[Tensor, "batch head query key"]
 
 
 def smallest_spread(energy: Tensor) -> float:
@@ -38,12 +40,11 @@ def sequence_norm(energy: Energy) -> Energy:
     return _scaled(deviation, variance, largest, smallest_spread(energy))
 
 
-def causal_norm(energy: Energy) -> Energy:
-    """z_j = (e_j − mean_{k ≤ j} e_k)/std_{k ≤ j} e_k: running statistics of the tokens so far.
+def running_statistics(energy: Energy) -> tuple[Energy, Energy, Energy, Energy]:
+    """Energies counted from the first one, and their running mean, variance and largest |energy|.
 
-    So z_0 = 0, z_1 is ±1 (or 0), |z_j| ≤ √j. Variances are sums of squares (Welford 1962), never
-    E[e²] − E[e]²; energies are counted from the first one, which every token may know, so that a
-    common offset costs no digits.
+    Variances are sums of squares (Welford 1962), never E[e²] − E[e]². Counting from the first energy,
+    which every token may know, a common offset costs no digits.
     """
     shifted = energy - energy[..., :1].detach()
     count = torch.arange(1, energy.shape[-1] + 1, device=energy.device, dtype=energy.dtype)
@@ -51,8 +52,27 @@ def causal_norm(energy: Energy) -> Energy:
     before = torch.cat([torch.zeros_like(mean[..., :1]), mean[..., :-1]], dim=-1)
     steps = (shifted - before).square() * ((count - 1) / count)
     variance = steps.cumsum(dim=-1) / count
-    largest = energy.detach().abs().cummax(dim=-1).values
+    return shifted, mean, variance, energy.detach().abs().cummax(dim=-1).values
+
+
+def causal_norm(energy: Energy) -> Energy:
+    """z_j = (e_j − mean_{k ≤ j} e_k)/std_{k ≤ j} e_k: running statistics of the tokens so far.
+
+    So z_0 = 0, z_1 is ±1 (or 0), |z_j| ≤ √j.
+    """
+    shifted, mean, variance, largest = running_statistics(energy)
     return _scaled(shifted - mean, variance, largest, smallest_spread(energy))
+
+
+def visible_norm(energy: Energy) -> PairEnergy:
+    """z_ij = (e_j − mean_{k ≤ i} e_k)/std_{k ≤ i} e_k for j ≤ i, 0 elsewhere: statistics of the keys that
+    query i may attend to.
+
+    The last query's row is `sequence`, the diagonal z_jj is `causal`.
+    """
+    shifted, mean, variance, largest = running_statistics(energy)
+    deviation = (shifted[..., None, :] - mean[..., :, None]).tril()
+    return _scaled(deviation, variance[..., None], largest[..., None], smallest_spread(energy))
 
 
 def no_norm(energy: Energy) -> Energy:
@@ -66,11 +86,16 @@ class GateNorm:
 
     z: Callable[[Tensor], Tensor]
     causal: bool
+    compares_with: Literal["past", "window", "nothing"]
+    """The tokens whose energies a token's own is measured against: those up to it, all of its window, none."""
     memory: Memory = "linear"
+    per_query: bool = False
+    """Whether z, and with it the gate, is [batch, head, query, key] and not [batch, head, time]."""
 
 
 GATE_NORMS: dict[str, GateNorm] = {
-    "causal": GateNorm(causal_norm, causal=True),
-    "sequence": GateNorm(sequence_norm, causal=False),
-    "none": GateNorm(no_norm, causal=True),
+    "causal": GateNorm(causal_norm, causal=True, compares_with="past"),
+    "visible": GateNorm(visible_norm, causal=True, compares_with="past", memory="quadratic", per_query=True),
+    "sequence": GateNorm(sequence_norm, causal=False, compares_with="window"),
+    "none": GateNorm(no_norm, causal=True, compares_with="nothing"),
 }

@@ -7,14 +7,17 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-KINDS = ("residual", "energy", "z", "gate", "weight", "share", "output")
+KINDS = ("residual", "query", "key", "energy", "z", "gate", "weight", "share", "output")
 """What can be asked for:
 
 residual  the stream entering each block, and last what the final LayerNorm reads
           [batch, layer + 1, time, d_model]
+query     q and k as they are scored, after any        [batch, layer, head, time, d_head]
+key       rotation by the position
 energy    the gate's signal                            [batch, layer, head, time]
 z         the same after the gate norm, in standard deviations
 gate      sigmoid(sharpness · (z − threshold)), 0 to 1 [batch, layer, head, time]
+          (gate norm `visible`: z and gate are [batch, layer, head, query, key], a token's own is g_jj)
 weight    softmax attention weights A, before any gate [batch, layer, head, query, key]
 share     weights as used, after the gate              [batch, layer, head, query, key]
 output    each head's output                           [batch, layer, head, time, d_head]

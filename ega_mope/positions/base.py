@@ -52,6 +52,10 @@ class Position(nn.Module):
         """How training memory grows with the context length."""
         return "linear"
 
+    def longest(self) -> int | None:
+        """How many positions it can tell apart, in tokens; None where there is no end to them."""
+        return None
+
     def encode(self, positions: Int[Tensor, " time"]) -> Float[Tensor, "time d_model"]:
         """What is added to the token embeddings at these positions."""
         raise NotImplementedError

@@ -25,5 +25,8 @@ class LearnedPosition(Position):
     def acts_on(cls, settings: Any) -> frozenset[ActsOn]:
         return frozenset({"input"})
 
+    def longest(self) -> int | None:
+        return self.model.context_length
+
     def encode(self, positions: Int[Tensor, " time"]) -> Float[Tensor, "time d_model"]:
         return self.table(positions)

@@ -72,7 +72,8 @@ class MorletPosition(Position):
 
     Starts: `paper`, ω log-spaced from 1 to 0.99π and σ = 5/ω; `multiscale`, σ log-spaced from 2 to the
     context length and ω = 5/σ, at most 0.95π; `random`, ω and σ drawn log-uniformly and independently
-    from the ranges of `multiscale`.
+    from the ranges of `multiscale`. Frozen scales stay there; under `project` a frozen ω is still lifted to
+    5/σ where σ falls below 5/ω.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,9 @@ class MorletPosition(Position):
         rate_multiplier: float = setting(
             1.0, "learning rate of ω and σ, as a multiple of the model's", minimum=0.0
         )
+        freeze: Literal["nothing", "omega", "sigma", "both"] = setting(
+            "nothing", "which scales stay at their start: a fixed prior to hold learned ones against"
+        )
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)
@@ -96,6 +100,8 @@ class MorletPosition(Position):
         self.settings: MorletPosition.Settings
         self.log_omega = nn.Parameter(torch.zeros(model.d_model // 2))
         self.log_sigma = nn.Parameter(torch.zeros(model.d_model // 2))
+        self.log_omega.requires_grad_(settings.freeze not in ("omega", "both"))
+        self.log_sigma.requires_grad_(settings.freeze not in ("sigma", "both"))
 
     @classmethod
     def acts_on(cls, settings: Any) -> frozenset[ActsOn]:

@@ -53,6 +53,9 @@ class RotaryPosition(Position):
     def acts_on(cls, settings: Any) -> frozenset[ActsOn]:
         return frozenset({"query_key", "input"} if settings.learned_table else {"query_key"})
 
+    def longest(self) -> int | None:
+        return self.model.context_length if self.settings.learned_table else None
+
     def encode(self, positions: Int[Tensor, " time"]) -> Float[Tensor, "time d_model"]:
         return self.table(positions)
 
