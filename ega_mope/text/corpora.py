@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ega_mope.text.planted import planted
+
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
@@ -200,9 +202,14 @@ def _python_docs() -> Corpus:
     return _corpus("python-docs", normalise_newlines(text), source)
 
 
+def _planted() -> Corpus:
+    return _corpus("planted", planted().text, "generated: ega_mope.text.planted.planted()")
+
+
 CORPORA: dict[str, Callable[[], Corpus]] = {
     "tinyshakespeare": _tinyshakespeare,
     "python-docs": _python_docs,
+    "planted": _planted,
 }
 
 
