@@ -18,6 +18,8 @@ _PUBLIC = {
     "scales": "ega_mope.analysis.scales",
     "kernels": "ega_mope.analysis.kernels",
     "superadditivity": "ega_mope.analysis.superadditivity",
+    "audit": "ega_mope.analysis.audit",
+    "generate": "ega_mope.generation",
     "run_experiment": "ega_mope.experiments",
 }
 

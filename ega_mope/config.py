@@ -25,8 +25,8 @@ def setting(
     default: Any,
     help: str,
     *,
-    minimum: float | None = None,
-    maximum: float | None = None,
+    minimum: int | float | None = None,
+    maximum: int | float | None = None,
     choices: Callable[[], list[str]] | None = None,
 ) -> Any:
     """A dataclass field that carries its help text and the values it allows.
@@ -98,8 +98,8 @@ def _of_kind(annotation: Any, value: Any, where: str) -> Any:
     kind = typing.get_origin(annotation) or annotation
     if not isinstance(value, kind) or (kind in (int, float) and isinstance(value, bool)):
         raise ValueError(f"{where}: expected a value of kind {kind.__name__}, got {value!r}; change its kind")
-    if isinstance(value, float) and value != value:
-        raise ValueError(f"{where}: expected a number, got nan; give a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where}: expected a finite number, got {value}; give one")
     return value
 
 
@@ -191,6 +191,18 @@ class ExperimentConfig:
     tokenizer: str = "characters"
     seed: int = 0
     preset: str = "small"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedConfig:
+    """What is known of a model that was trained elsewhere: how, and from which seed, is not."""
+
+    model: ModelConfig
+    corpus: str
+    tokenizer: str
+    preset: str = "imported"
+    training: None = None
+    seed: None = None
 
 
 def smoke() -> tuple[ModelConfig, TrainConfig]:

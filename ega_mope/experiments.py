@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import platform
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,19 @@ import numpy as np
 import torch
 
 import ega_mope
-from ega_mope.config import ExperimentConfig, Plain, to_plain
+from ega_mope.analysis.audit import audit, cannot_audit
+from ega_mope.config import (
+    ExperimentConfig,
+    ImportedConfig,
+    Plain,
+    experiment_from_plain,
+    preset,
+    to_plain,
+    with_overrides,
+)
+from ega_mope.generation import continue_text
 from ega_mope.model import build_model, choose_device, resolve
-from ega_mope.runs import FORMAT, RunWriter, experiment_from_document, free_name
+from ega_mope.runs import FORMAT, Run, RunWriter, free_name
 from ega_mope.text import (
     CORPORA,
     TOKENIZERS,
@@ -30,6 +41,41 @@ from ega_mope.text import (
     store_corpus,
 )
 from ega_mope.training import Checkpoint, Ended, Learned, Metrics, Record, Step, train, used_precision
+
+
+def compose(
+    attention: Plain,
+    position: Plain,
+    *,
+    preset_name: str = "small",
+    corpus: str = "tinyshakespeare",
+    tokenizer: str = "characters",
+    seed: int = 0,
+    overrides: Iterable[str] = (),
+) -> ExperimentConfig:
+    """An experiment from a preset, two mechanisms (`{"name": …, setting: value}`) and KEY=VALUE overrides.
+
+    A key is dotted, or its last part where that is unique; a value is JSON or else taken as text. A
+    corpus that is a file is remembered by its absolute path. ValueError for whatever is not valid.
+    """
+    model, training = preset(preset_name)
+    model = resolve(dataclasses.replace(model, attention=attention, position=position))
+    if corpus not in CORPORA and Path(corpus).exists():
+        corpus = str(Path(corpus).absolute())
+    config = ExperimentConfig(
+        model=model, training=training, corpus=corpus, tokenizer=tokenizer, seed=seed, preset=preset_name
+    )
+    return experiment_from_plain(with_overrides(to_plain(config), dict(map(_key_and_value, overrides))))
+
+
+def _key_and_value(item: str) -> tuple[str, Any]:
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise ValueError(f"setting: expected KEY=VALUE, got {item!r}; write for example training.steps=500")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,99 +173,141 @@ def run_experiment(
     *,
     name: str | None = None,
     device: str = "auto",
+    sample_tokens: int = 0,
+    audited: bool = True,
     watch: Callable[[Record], None] = lambda record: None,
 ) -> tuple[Path, str]:
     """Train a new run in the folder `runs`; returns its folder and how it ended.
 
-    SIGINT, SIGTERM and a file called STOP in the run's folder end it cleanly and resumably. `watch`
-    sees every record.
+    SIGINT, SIGTERM and a file called STOP in the run's folder end it cleanly and resumably. With
+    `sample_tokens` it writes a text of that length at each evaluation. A finished run is `audited`: does
+    it see the future? `watch` sees every record.
     """
     prepared = prepare(config)
     name = name or free_name(runs, default_name(prepared.config))
-    return runs / name, _write(prepared, runs / name, choose_device(device), resume=False, watch=watch)
+    writer = _Writing(prepared, choose_device(device), sample_tokens, audited, watch)
+    return runs / name, writer.write(runs / name, resume=False)
 
 
 def resume_experiment(
-    folder: Path, *, device: str = "auto", watch: Callable[[Record], None] = lambda record: None
+    folder: Path,
+    *,
+    device: str = "auto",
+    sample_tokens: int = 0,
+    audited: bool = True,
+    watch: Callable[[Record], None] = lambda record: None,
 ) -> str:
     """Go on with an interrupted or stopped run from its last saved state, to the same losses; says how it ended."""
-    from ega_mope.runs import Run
-
     run = Run(folder)
+    if isinstance(run.config, ImportedConfig):
+        raise ValueError(
+            f"{run.name}: expected a run that was trained here, got an imported one; train a new run instead"
+        )
     if run.status.state == "finished":
         return "finished"
     corpus = run.corpus()
     tokenizer = run.tokenizer
     train_ids, validation_ids = split_ids(tokenizer.encode(corpus.text), run.config.model.context_length)
-    prepared = Prepared(experiment_from_document(run.document), corpus, tokenizer, train_ids, validation_ids)
-    return _write(prepared, folder, choose_device(device), resume=True, watch=watch)
+    prepared = Prepared(run.config, corpus, tokenizer, train_ids, validation_ids)
+    return _Writing(prepared, choose_device(device), sample_tokens, audited, watch).write(folder, resume=True)
 
 
-def _write(
-    prepared: Prepared, folder: Path, device: torch.device, *, resume: bool, watch: Callable[[Record], None]
-) -> str:
-    writer = RunWriter(folder)
-    try:
-        if not resume:
-            writer.start(describe(prepared, device, folder.name), prepared.tokenizer)
-        if prepared.corpus.name not in CORPORA:
-            store_corpus(prepared.corpus.text, folder.parent / ".corpora")
-        writer.clear_stop()
-        state = writer.load_state() if resume else None
-        writer.set_status("running", state["step"] if state else 0)
-        with _signals_noted() as signalled:
-            return _follow(
-                prepared, writer, device, state, lambda: signalled() or writer.stop_requested, watch
+@dataclasses.dataclass(frozen=True)
+class _Writing:
+    """How one training is written down."""
+
+    prepared: Prepared
+    device: torch.device
+    sample_tokens: int
+    audited: bool
+    watch: Callable[[Record], None]
+
+    def write(self, folder: Path, *, resume: bool) -> str:
+        """Train into `folder`; returns how it ended."""
+        prepared = self.prepared
+        writer = RunWriter(folder)
+        try:
+            if resume and Run(folder).status.state == "finished":
+                # By another trainer, while this one waited for the lock: there is no state to go on from.
+                return "finished"
+            if prepared.corpus.name not in CORPORA:
+                # Before config.json: whoever finds a run to resume finds its text too.
+                store_corpus(prepared.corpus.text, folder.parent / ".corpora")
+            if not resume:
+                writer.start(describe(prepared, self.device, folder.name), prepared.tokenizer)
+            writer.clear_stop()
+            state = writer.load_state() if resume else None
+            writer.set_status("running", state["step"] if state else 0)
+            with signals_noted() as signalled:
+                return self._follow(writer, state, lambda: signalled() or writer.stop_requested)
+        except ValueError:
+            raise
+        except BaseException as error:
+            writer.set_status("failed", writer.last_step, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            writer.close()
+
+    def _follow(self, writer: RunWriter, state: dict[str, Any] | None, stop: Callable[[], bool]) -> str:
+        """Write each record where it belongs."""
+        ended = "failed"
+        config, ids = self.prepared.config, (self.prepared.train_ids, self.prepared.validation_ids)
+        for record in train(config, *ids, device=self.device, state=state, stop=stop):
+            match record:
+                case Metrics():
+                    line = dataclasses.asdict(record)
+                    if not record.diverged:
+                        del line["diverged"]
+                    writer.append("metrics.jsonl", line)
+                case Learned():
+                    writer.append("learned.jsonl", dataclasses.asdict(record))
+                case Checkpoint():
+                    # Weights first: a kill between the two resumes from the older state and writes them again.
+                    if record.best:
+                        writer.save_weights(record.state["model"])
+                    writer.save_state(record.state)
+                    self._sample(writer, record)
+                case Step():
+                    writer.heartbeat(record.step)
+                case Ended():
+                    ended = record.state
+                    writer.clear_stop()
+                    if ended == "finished":
+                        self._audit(writer, record.step)
+                        writer.drop_state()
+                    writer.set_status(ended, record.step)
+            self.watch(record)
+        return ended
+
+    def _audit(self, writer: RunWriter, step: int) -> None:
+        """Say in audit.json whether the best weights see the future, or why that cannot be told."""
+        if not self.audited:
+            return
+        run = Run(writer.path)
+        try:
+            answer = audit(
+                run,
+                self.prepared.validation_ids,
+                device=self.device.type,
+                progress=lambda fraction, doing: writer.heartbeat(step),
             )
-    except ValueError:
-        raise
-    except BaseException as error:
-        writer.set_status("failed", writer.last_step, f"{type(error).__name__}: {error}")
-        raise
-    finally:
-        writer.close()
+        except ValueError as error:
+            answer = cannot_audit(run.name, run.config.model.context_length, str(error))
+        writer.save_audit(answer.to_plain())
 
-
-def _follow(
-    prepared: Prepared,
-    writer: RunWriter,
-    device: torch.device,
-    state: dict[str, Any] | None,
-    stop: Callable[[], bool],
-    watch: Callable[[Record], None],
-) -> str:
-    """Write each record where it belongs."""
-    ended = "failed"
-    for record in train(
-        prepared.config, prepared.train_ids, prepared.validation_ids, device=device, state=state, stop=stop
-    ):
-        match record:
-            case Metrics():
-                line = dataclasses.asdict(record)
-                if not record.diverged:
-                    del line["diverged"]
-                writer.append("metrics.jsonl", line)
-            case Learned():
-                writer.append("learned.jsonl", dataclasses.asdict(record))
-            case Checkpoint():
-                # Weights first: a kill between the two resumes from the older state and writes them again.
-                if record.best:
-                    writer.save_weights(record.state["model"])
-                writer.save_state(record.state)
-            case Step():
-                writer.heartbeat(record.step)
-            case Ended():
-                ended = record.state
-                writer.clear_stop()
-                if ended == "finished":
-                    writer.drop_state()
-                writer.set_status(ended, record.step)
-        watch(record)
-    return ended
+    def _sample(self, writer: RunWriter, record: Checkpoint) -> None:
+        """What the model writes now, from a random stream of its own: training goes on as without it."""
+        if not self.sample_tokens:
+            return
+        first = self.prepared.tokenizer.decode(self.prepared.train_ids[:1].tolist())
+        written = continue_text(
+            record.model, self.prepared.tokenizer, first, tokens=self.sample_tokens, seed=0, temperature=0.8
+        )
+        writer.append("samples.jsonl", {"step": record.step, "text": first + written.text})
 
 
 @contextmanager
-def _signals_noted() -> Iterator[Callable[[], bool]]:
+def signals_noted() -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM only set a flag meanwhile; outside the main thread nothing is changed."""
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():

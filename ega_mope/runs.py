@@ -1,6 +1,6 @@
 """Run folders: the only place that reads or writes them.
 
-A folder is config.json, tokenizer.json, model.safetensors, metrics.jsonl, learned.jsonl, status.json
+A folder is config.json, tokenizer.json, model.safetensors, metrics.jsonl, learned.jsonl, audit.json, status.json
 and, while it can be resumed, training_state.pt. Files are replaced atomically or only appended to, so
 a kill at any moment loses nothing.
 """
@@ -8,6 +8,7 @@ a kill at any moment loses nothing.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -21,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
-from ega_mope.config import ExperimentConfig, Plain, experiment_from_plain, flatten, to_plain
+from ega_mope.config import (
+    ExperimentConfig,
+    ImportedConfig,
+    ModelConfig,
+    Plain,
+    experiment_from_plain,
+    flatten,
+    read_settings,
+    to_plain,
+)
 from ega_mope.text import CORPORA, Corpus, Tokenizer, load_corpus, tokenizer_from_json
 
 if TYPE_CHECKING:
@@ -116,10 +126,11 @@ class Run:
                 f"{self.path}: expected a run of format {FORMAT}, got {self.document.get('format')!r}; "
                 "open it with the version of the lab that wrote it"
             )
-        self.config: ExperimentConfig = experiment_from_document(self.document)
+        self.config: ExperimentConfig | ImportedConfig = config_from_document(self.document)
 
     @property
-    def seed(self) -> int:
+    def seed(self) -> int | None:
+        """The seed of its weights and batches; None where it was trained elsewhere."""
         return self.config.seed
 
     @property
@@ -132,11 +143,23 @@ class Run:
         return tokenizer_from_json(_read_document(self.path / "tokenizer.json"))
 
     @property
+    def audit(self) -> Plain | None:
+        """audit.json, what the causality audit measured; None where this run was not audited."""
+        path = self.path / "audit.json"
+        return _read_document(path) if path.exists() else None
+
+    @property
     def sees_future(self) -> bool | None:
-        """Whether the mechanisms declare that earlier predictions depend on later tokens."""
+        """Whether earlier predictions depend on later tokens; None where the audit cannot tell.
+
+        As audited; where the run was not, as its mechanisms declare.
+        """
         from ega_mope.model import is_causal
 
-        return not is_causal(self.config.model)
+        audit = self.audit
+        if audit is None:
+            return not is_causal(self.config.model)
+        return {"causal": False, "sees the future": True}.get(str(audit.get("verdict")))
 
     @property
     def status(self) -> Status:
@@ -176,6 +199,13 @@ class Run:
         }
         return [last[step] for step in sorted(last)]
 
+    def samples(self) -> list[Plain]:
+        """samples.jsonl in step order, the last record of each step: {"step": …, "text": …}."""
+        last = {
+            record["step"]: record for record in _read_lines(self.path / "samples.jsonl") if "text" in record
+        }
+        return [last[step] for step in sorted(last)]
+
     def validation(self) -> list[LossPoint]:
         """Finite validation losses in step order."""
         return [
@@ -198,18 +228,16 @@ class Run:
 
         Model, training and corpus settings count; seed, name, paths, versions, device and times do not.
         """
-        corpus = {key: self.document["corpus"][key] for key in ("name", "sha256", "tokenizer")}
-        return flatten(
-            {
-                "model": to_plain(self.config.model),
-                "training": to_plain(self.config.training),
-                "corpus": corpus,
-            }
-        )
+        return comparable_settings(self.config, self.document["corpus"])
 
     def corpus(self) -> Corpus:
         """The text it was trained on; ValueError that says how to get it where it is not here."""
         wanted = self.document["corpus"]
+        if wanted["sha256"] is None:
+            raise ValueError(
+                f"{self.name}: expected the text it was trained on, got a run that was imported without one; "
+                "import it again with --corpus, or choose another text"
+            )
         stored = [
             folder / ".corpora" / f"{wanted['sha256']}.txt" for folder in (self.path.parent, runs_folder())
         ]
@@ -240,7 +268,7 @@ class Run:
             raise ValueError(
                 f"{self.name}: expected weights in {path}, got no such file; train it again, or choose another run"
             )
-        model = build_model(self.config.model, self.seed)
+        model = build_model(self.config.model)
         try:
             model.load_state_dict(load_file(path))
         except Exception as error:
@@ -251,14 +279,30 @@ class Run:
         return model.to(choose_device(device), dtype or None).eval().requires_grad_(False)
 
 
-def experiment_from_document(document: Mapping[str, Any]) -> ExperimentConfig:
+def comparable_settings(config: ExperimentConfig | ImportedConfig, corpus: Mapping[str, Any]) -> Plain:
+    """`Run.settings` of a run with this config whose config.json says this of its corpus."""
+    return flatten(
+        {
+            "model": to_plain(config.model),
+            "training": config.training and to_plain(config.training),
+            "corpus": {key: corpus[key] for key in ("name", "sha256", "tokenizer")},
+        }
+    )
+
+
+def config_from_document(document: Mapping[str, Any]) -> ExperimentConfig | ImportedConfig:
     """The settings in a config.json, with everything filled in that a newer lab has added since."""
     from ega_mope.model import resolve
 
     try:
-        corpus = document["corpus"]
-        plain = {key: document[key] for key in ("model", "training", "tokenizer", "seed", "preset")}
-        config = experiment_from_plain({**plain, "corpus": corpus["name"]})
+        corpus, tokenizer = document["corpus"]["name"], document["tokenizer"]
+        config: ExperimentConfig | ImportedConfig
+        if "imported" in document:
+            model = read_settings(ModelConfig, document["model"], "model")
+            config = ImportedConfig(model=model, corpus=corpus, tokenizer=tokenizer)
+        else:
+            plain = {key: document[key] for key in ("model", "training", "seed", "preset")}
+            config = experiment_from_plain({**plain, "corpus": corpus, "tokenizer": tokenizer})
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"config.json: expected model, training, corpus, tokenizer, seed and preset, got none of {error}; restore it"
@@ -292,16 +336,23 @@ def list_runs(folders: list[Path] | None = None) -> list[Run | BrokenRun]:
 def _open_or_explain(path: Path) -> Run | BrokenRun:
     try:
         run = Run(path)
-        run.records()
+        # What every list shows of a run: one that cannot say it is broken.
+        run.validation(), run.status, run.evaluation, run.sees_future
         return run
     except (ValueError, OSError, KeyError, TypeError) as error:
         return BrokenRun(path.absolute(), str(error))
 
 
+def numbered_names(wanted: str) -> Iterator[str]:
+    """`wanted`, `wanted-2`, `wanted-3` … without end."""
+    yield wanted
+    for number in itertools.count(2):
+        yield f"{wanted}-{number}"
+
+
 def free_name(folder: Path, wanted: str) -> str:
     """`wanted`, or `wanted-2`, `wanted-3` … where that folder is taken."""
-    names = [wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))]
-    return next(name for name in names if not (folder / name).exists())
+    return next(name for name in numbered_names(wanted) if not (folder / name).exists())
 
 
 def checked_name(name: str) -> str:
@@ -318,7 +369,12 @@ class RunWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"runs: expected a folder that can be written, got {self.path} ({error.strerror}); choose another"
+            ) from error
         self._lock = filelock.FileLock(self.path / ".lock")
         try:
             self._lock.acquire(timeout=2)
@@ -361,6 +417,10 @@ class RunWriter:
             self.path / "model.safetensors",
             save({name: value.detach().cpu().contiguous() for name, value in state.items()}),
         )
+
+    def save_audit(self, document: Plain) -> None:
+        """Replace audit.json."""
+        write_atomically(self.path / "audit.json", to_json_bytes(document))
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Replace training_state.pt."""
@@ -420,6 +480,13 @@ def request_stop(run: Path) -> None:
 def _trainer_alive(path: Path, status: Status) -> bool:
     if status.host != socket.gethostname():
         return status.heartbeat is not None and time.time() - status.heartbeat < STALE_SECONDS
+    return is_locked(path)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody on this machine is writing this run now."""
+    if not (path / ".lock").exists():
+        return False
     lock = filelock.FileLock(path / ".lock")
     try:
         lock.acquire(timeout=0)
@@ -457,7 +524,16 @@ def _read_lines(path: Path) -> Iterator[Plain]:
     """The records of a .jsonl file; a line that a kill cut in half is passed over."""
     if not path.exists():
         return
-    for line in path.read_bytes().splitlines():
+    lines = path.read_bytes().splitlines()
+    try:
+        # A whole file at once takes half the time.
+        yield from (
+            record for record in json.loads(b"[" + b",".join(lines) + b"]") if isinstance(record, dict)
+        )
+        return
+    except ValueError:
+        pass
+    for line in lines:
         try:
             record = json.loads(line)
         except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,14 +46,15 @@ class Learned:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that resuming exactly needs. `state` holds live tensors: save it before going on.
+    """All that resuming exactly needs. `state` and `model` are live: use them before going on.
 
-    `best` says that the weights in it have the lowest validation loss so far.
+    `best` says that the weights have the lowest validation loss so far.
     """
 
     step: int
     state: dict[str, Any]
     best: bool
+    model: CharLM
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def train(
     Records are yielded after step 0 and then in step order. With the `state` of a `Checkpoint` the
     training goes on from there and yields the same losses, to the last digit, as if it had never been
     interrupted. `stop` is asked after each update; once it says yes, a checkpoint and `Ended("stopped")`
-    follow. A loss that is not finite ends the training as diverged.
+    follow. A loss or a learned scalar that is not finite ends the training as diverged.
     """
     device = device or torch.device("cpu")
     training = config.training
@@ -281,15 +282,20 @@ def train(
             diverged=not finite,
         )
 
-    def evaluate() -> Iterator[Record]:
+    def evaluate() -> Generator[Record, None, bool]:
+        """Yields what an evaluation leaves; returns whether the model is still finite."""
         generator = stream_generator(config.seed, f"validation:{trainer.step}")
         loss = validation_loss(trainer.model, validate_on, training, generator)
-        best = loss < trainer.best_loss
-        trainer.best_loss = min(loss, trainer.best_loss)
         tick()
         yield metrics("validation", loss, None)
+        finite = all(value.isfinite().all() for value in trainer.model.learned().values())
+        if not math.isfinite(loss) or not finite:
+            return False
+        best = loss < trainer.best_loss
+        trainer.best_loss = min(loss, trainer.best_loss)
         yield trainer.learned()
-        yield Checkpoint(trainer.step, trainer.state(), best)
+        yield Checkpoint(trainer.step, trainer.state(), best, trainer.model)
+        return True
 
     if state is None:
         yield from evaluate()
@@ -309,14 +315,36 @@ def train(
             if not math.isfinite(loss):
                 yield Ended(step, "diverged")
                 return
-        if evaluates:
-            yield from evaluate()
+        if evaluates and not (yield from evaluate()):
+            yield Ended(step, "diverged")
+            return
         if step % training.log_every == 0 or evaluates:
+            # Whoever reads the records takes time too, to save them for instance: no part of the speed.
+            tick()
             logged_step, logged_seconds = step, trainer.seconds
         yield Step(step)
         if step < training.steps and stop():
             tick()
-            yield Checkpoint(step, trainer.state(), False)
+            yield Checkpoint(step, trainer.state(), False, trainer.model)
             yield Ended(step, "stopped")
             return
     yield Ended(trainer.step, "finished")
+
+
+def time_updates(
+    config: ExperimentConfig, ids: Int[np.ndarray, " n"], device: torch.device, seconds: float
+) -> tuple[float, float, int]:
+    """Seconds of one update, seconds of one evaluation batch, and parameters, from updates for about `seconds`."""
+    trainer = _Trainer(config, device)
+    on_device = torch.as_tensor(ids, device=device)
+    trainer.update(on_device)  # the first one also allocates
+    start, updates = time.perf_counter(), 0
+    while not updates or time.perf_counter() - start < seconds:
+        float(trainer.update(on_device))  # waits for the device
+        updates += 1
+    update = (time.perf_counter() - start) / updates
+    batch = random_batch(on_device, config.model.context_length, config.training.batch_size, trainer.batches)
+    start = time.perf_counter()
+    with torch.inference_mode(), autocast(config.training, device):
+        float(batch_loss(trainer.model.eval(), batch))
+    return update, time.perf_counter() - start, trainer.model.parameter_counts()["total"]

@@ -13,9 +13,23 @@ from collections.abc import Sequence
 import click
 
 import ega_mope
+from ega_mope.cli.app import app
+from ega_mope.cli.audit import audit
+from ega_mope.cli.compare import compare
 from ega_mope.cli.data import data
+from ega_mope.cli.export import export
+from ega_mope.cli.gates import gates
+from ega_mope.cli.generate import generate
+from ega_mope.cli.importing import import_
+from ega_mope.cli.kernels import kernels
+from ega_mope.cli.length import length
+from ega_mope.cli.mechanisms import mechanisms
 from ega_mope.cli.runs import runs, show
+from ega_mope.cli.scales import scales
+from ega_mope.cli.superadditivity import superadditivity
+from ega_mope.cli.sweep import sweep
 from ega_mope.cli.train import train
+from ega_mope.cli.work import probe, work
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -27,14 +41,35 @@ def cli() -> None:
     """
 
 
-for command in (data, train, runs, show):
+for command in (
+    app,
+    data,
+    train,
+    runs,
+    show,
+    gates,
+    scales,
+    kernels,
+    length,
+    generate,
+    export,
+    import_,
+    compare,
+    superadditivity,
+    audit,
+    sweep,
+    mechanisms,
+    work,
+    probe,
+):
     cli.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     try:
-        answer = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        answer = cli.main(args=given or ["--help"], standalone_mode=False)
     except (click.ClickException, ValueError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"error: {' '.join(message.split())}", err=True)

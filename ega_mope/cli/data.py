@@ -11,7 +11,7 @@ from ega_mope.cli.output import json_option, print_json
 @click.argument("name")
 @json_option
 def data(name: str, as_json: bool) -> None:
-    """Get the corpus NAME (tinyshakespeare, python-docs, or a file) and say what it is.
+    """Get the corpus NAME (tinyshakespeare, python-docs, planted, or a file) and say what it is.
 
     TinyShakespeare is looked up in EGA_MOPE_DATA, then in the user's cache, then fetched once.
     """

@@ -9,14 +9,18 @@ from ega_mope.cli.output import json_option, note, print_json, print_table, run_
 
 @click.command()
 @json_option
-def runs(as_json: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+def runs(as_json: bool, markdown: bool) -> None:
     """List the runs: yours and the shipped ones, broken folders with their problem."""
-    from ega_mope.analysis.runs import summarise_all
+    from ega_mope.analysis.runs import markdown_table, summarise_all
     from ega_mope.runs import runs_folder, shipped_folder
 
     rows = summarise_all()
     if as_json:
         print_json(rows)
+        return
+    if markdown:
+        click.echo(markdown_table([row for row in rows if row["status"] is not None]))
         return
     note(f"your runs: {runs_folder()}\nshipped runs: {shipped_folder()}")
     if not rows:

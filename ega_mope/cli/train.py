@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ega_mope.cli.output import device_option, json_option, note, print_json
 
 if TYPE_CHECKING:
-    from ega_mope.config import ExperimentConfig
     from ega_mope.training import Record
 
 
@@ -42,6 +40,9 @@ if TYPE_CHECKING:
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, such as training.steps=500."
 )
 @click.option("--threads", type=click.IntRange(1), help="CPU threads of this training.")
+@click.option(
+    "--samples", default=0, type=click.IntRange(0), metavar="TOKENS", help="Write a text at each evaluation."
+)
 @device_option
 @json_option
 def train(
@@ -58,13 +59,14 @@ def train(
     resume: bool,
     overrides: tuple[str, ...],
     threads: int | None,
+    samples: int,
     device: str,
     as_json: bool,
 ) -> None:
     """Train one model. Ctrl-C, or a file STOP in its folder, ends it so that it can be resumed."""
     import torch
 
-    from ega_mope.experiments import resume_experiment, run_experiment
+    from ega_mope.experiments import compose, resume_experiment, run_experiment
     from ega_mope.runs import checked_name, open_run, runs_folder
 
     if threads:
@@ -78,56 +80,30 @@ def train(
                 "resume: expected --name with the run to go on with, got none; see `ega-mope runs`"
             )
         path = folder / name
-        config = open_run(path).config
-        ended = resume_experiment(path, device=device, watch=_Progress(config.training.steps))
+        trained = open_run(path).config.training
+        ended = resume_experiment(
+            path, device=device, sample_tokens=samples, watch=_Progress(trained.steps if trained else 0)
+        )
     else:
         chosen = {"gate_norm": gate_norm, "signal": signal}
-        config = _experiment(attention, position, chosen, preset, corpus, tokenizer, seed, overrides)
+        config = compose(
+            {"name": attention, **{key: value for key, value in chosen.items() if value is not None}},
+            {"name": position},
+            preset_name=preset,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            seed=seed,
+            overrides=overrides,
+        )
         path, ended = run_experiment(
-            config, folder, name=name, device=device, watch=_Progress(config.training.steps)
+            config,
+            folder,
+            name=name,
+            device=device,
+            sample_tokens=samples,
+            watch=_Progress(config.training.steps),
         )
     _report(path, ended, as_json)
-
-
-def _experiment(
-    attention: str,
-    position: str,
-    chosen: dict[str, str | None],
-    preset: str,
-    corpus: str,
-    tokenizer: str,
-    seed: int,
-    overrides: tuple[str, ...],
-) -> ExperimentConfig:
-    """The settings that the options ask for."""
-    import dataclasses
-
-    from ega_mope.config import ExperimentConfig, experiment_from_plain, to_plain, with_overrides
-    from ega_mope.config import preset as preset_named
-    from ega_mope.model import resolve
-    from ega_mope.text import CORPORA
-
-    model, training = preset_named(preset)
-    attention_data = {"name": attention, **{key: value for key, value in chosen.items() if value is not None}}
-    model = resolve(dataclasses.replace(model, attention=attention_data, position={"name": position}))
-    corpus = (
-        corpus if corpus in CORPORA else str(Path(corpus).absolute()) if Path(corpus).exists() else corpus
-    )
-    config = ExperimentConfig(
-        model=model, training=training, corpus=corpus, tokenizer=tokenizer, seed=seed, preset=preset
-    )
-    plain = with_overrides(to_plain(config), dict(_parsed(item) for item in overrides))
-    return experiment_from_plain(plain)
-
-
-def _parsed(item: str) -> tuple[str, Any]:
-    key, equals, value = item.partition("=")
-    if not equals:
-        raise ValueError(f"--set: expected KEY=VALUE, got {item!r}; write for example training.steps=500")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
 
 
 class _Progress:

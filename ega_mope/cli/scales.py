@@ -1,0 +1,49 @@
+"""`ega-mope scales`: the scales that a run's Morlet positions learned."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ega_mope.cli.output import json_option, note, print_json, print_table, run_argument
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--step", type=click.IntRange(0), help="A training step whose scales are recorded [the best weights]."
+)
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row a pair as CSV, in full precision.")
+def scales(run: str, step: int | None, as_json: bool, as_csv: bool) -> None:
+    """Every Morlet pair of RUN: ω, σ, period, reach, band, cluster, and where it started.
+
+    omega in rad/token; sigma, period and reach in tokens. Pairs count from 0, clusters from 1 by rising
+    sigma. reach_tokens in --json is where 1 % of the envelope is left. On stderr: how many clusters there
+    are, now and at the start, how far the scales moved against the most that was possible, and how much
+    of the context carries any position.
+    """
+    from ega_mope.analysis.clusters import verdict
+    from ega_mope.analysis.position_norm import morlet_norm
+    from ega_mope.analysis.scales import movement, pairs_table
+    from ega_mope.analysis.scales import scales as read_scales
+    from ega_mope.runs import open_run
+
+    if as_json and as_csv:
+        raise ValueError("output: expected --json or --csv, got both; choose one of them")
+    opened = open_run(run)
+    found = read_scales(opened, step)
+    if as_json:
+        print_json(found.to_json())
+        return
+    table = pairs_table(found)
+    if as_csv:
+        table.to_csv(sys.stdout, index=False)
+        return
+    shown = table.drop(columns=["projected", "omega_free"])
+    rows = [[None if value != value else value for value in row] for row in shown.itertuples(index=False)]
+    print_table(list(shown.columns), rows)
+    note(verdict(found.clusters, found.start_clusters))
+    note(movement(found))
+    note(morlet_norm(found, opened.config.model.context_length).in_words)

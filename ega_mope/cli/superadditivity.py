@@ -1,0 +1,69 @@
+"""`ega-mope superadditivity`: do EGA and MoPE gain more together than the sum of their parts?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ega_mope.cli.output import json_option, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from ega_mope.analysis.factorial import Family
+    from ega_mope.analysis.superadditivity import Superadditivity
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--metric", default="nats", show_default=True, metavar="nats|bits|perplexity", help="Scale.")
+@click.option(
+    "--compare-point",
+    default="best",
+    show_default=True,
+    metavar="best|final|common_step",
+    help="Which validation loss of each run.",
+)
+@click.option("--family", metavar="KEY", help="Which 2×2, where there are several (listed on stderr).")
+@json_option
+def superadditivity(
+    runs: tuple[str, ...], metric: str, compare_point: str, family: str | None, as_json: bool
+) -> None:
+    """Interaction of EGA and MoPE in the 2×2 among RUNs (all runs unless named).
+
+    Of several 2×2s it takes the causal one with most seeds unless --family names another.
+    """
+    from ega_mope.analysis.factorial import find_families
+    from ega_mope.analysis.superadditivity import superadditivity as measure
+    from ega_mope.runs import Run, list_runs, open_run
+
+    chosen = [open_run(run) for run in runs] or [run for run in list_runs() if isinstance(run, Run)]
+    result = measure(chosen, metric=metric, compare_point=compare_point, family=family)
+    if as_json:
+        print_json(result.to_json())
+    if result.refused:
+        raise ValueError(f"superadditivity: {result.refused}")
+    others = [found for found in find_families(chosen) if found.refused is None]
+    if len(others) > 1:
+        _list_others(others, result)
+    if not as_json:
+        _print(result)
+
+
+def _list_others(families: list[Family], result: Superadditivity) -> None:
+    note(f"{len(families)} complete 2×2s; choose one with --family:")
+    for family in families:
+        taken = " (this one)" if result.family and family.key == result.family.key else ""
+        note(f"  {family.key}: {family.label}{taken}")
+
+
+def _print(result: Superadditivity) -> None:
+    """The verdict first, then the cells beside the paper's, then whatever qualifies it."""
+    from ega_mope.analysis.superadditivity_report import PAPER_NOTE, cells_table, remarks, verdict
+
+    assert result.family is not None
+    click.echo(verdict(result))
+    click.echo(f"{result.family.label}; {result.compare_point}, {result.unit}")
+    table = cells_table(result).astype(object)
+    print_table([str(name) for name in table.columns], table.where(table.notna(), None).to_numpy().tolist())
+    for line in (*remarks(result), f"the paper's: {PAPER_NOTE}"):
+        click.echo(line)
