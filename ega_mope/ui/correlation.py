@@ -1,0 +1,121 @@
+"""What the heads of a run do on a text, by lag and by distance: the second half of Correlation kernels."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ega_mope.analysis.correlation import Correlation, correlate
+from ega_mope.plots import kernels as plots
+from ega_mope.runs import Run
+from ega_mope.ui.models import load_model
+from ega_mope.ui.pickers import pick_run
+from ega_mope.ui.show import figure, reading_errors
+from ega_mope.ui.texts import pick_text
+
+FIRST_PAIR = {"query": 20, "key": 12}
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the text …")
+def _measure(weights: tuple[str, int], text: str, _run: Run) -> Correlation:
+    return correlate(load_model(_run), _run.tokenizer, text)
+
+
+def measured_on_text(opened: Run) -> None:
+    """Choose run, text, layer and head; then one pair at every lag, and each head by distance."""
+    run = pick_run(key="measured", label="Run to measure", prefer=lambda other: other.path == opened.path)
+    with reading_errors():
+        text = pick_text()
+        weights = run.path / "model.safetensors"
+        found = _measure((str(run.path), weights.stat().st_mtime_ns if weights.exists() else 0), text, run)
+    _say_what_was_read(run, text, found)
+    layers, heads = found.distance.shape
+    left, right = st.columns(2, gap="large")
+    layer = left.selectbox("Layer", range(1, layers + 1), key="layer", bind="query-params") - 1
+    head = right.selectbox("Head of the pair", range(1, heads + 1), key="head", bind="query-params") - 1
+    _one_pair(found, layer, head)
+    _by_distance(found, layer)
+
+
+def _say_what_was_read(run: Run, text: str, found: Correlation) -> None:
+    unread = int((~run.tokenizer.read(text).known).sum())
+    left_out = found.tokens_in_all - found.tokens_read
+    windows = f"{found.windows} windows" if found.windows > 1 else "one window"
+    st.caption(
+        f"{found.tokens_read:,} of {found.tokens_in_all:,} tokens in {windows} of {len(found.tokens)}"
+        f"{f'; {left_out:,} after the last whole window left out' if left_out else ''}"
+        f"{f'; {unread:,} characters that this run does not read are not among them' if unread else ''}."
+    )
+
+
+def _clicked() -> None:
+    for point in st.session_state["grid"].selection.points:
+        st.session_state["query"], st.session_state["key"] = point["customdata"]
+
+
+def _pair(last: int) -> tuple[int, int]:
+    """Query and key by number, bound to the URL; a shorter text or an earlier query pulls them in."""
+    chosen: dict[str, int] = {}
+    for name, most in (("query", last), ("key", None)):
+        most = chosen["query"] if most is None else most
+        if st.session_state.get(name, 0) > most:
+            st.session_state[name] = most
+        chosen[name] = st.number_input(
+            f"{name.capitalize()} (position in the first window)",
+            0,
+            most,
+            min(FIRST_PAIR[name], most) if name not in st.session_state else "min",
+            key=name,
+            bind="query-params",
+        )
+    return chosen["query"], chosen["key"]
+
+
+def _one_pair(found: Correlation, layer: int, head: int) -> None:
+    st.subheader("One pair of tokens at every lag", anchor=False)
+    left, right = st.columns(2, gap="large")
+    with right:
+        i, j = _pair(len(found.tokens) - 1)
+        table = found.at_lags(layer, head, i, j)
+        figure(
+            plots.lag_stems(table),
+            key="lags-of-pair",
+            alt=f"C(ℓ) of query {i} and key {j} at lags 0 to {j}; at 0 it is {table['correlation'].iloc[0]:.3f}.",
+            how_to_read="C(ℓ) = q_i·k_{j−ℓ}/√d_h. For this pair attention uses ℓ = 0 alone and discards the rest. The query "
+            "does not lose it: C(ℓ) is what it scores the earlier key j − ℓ with.",
+            table=table,
+        )
+    with left:
+        figure(
+            plots.pair_grid(found.weight[layer, head], found.tokens, (i, j)),
+            key="grid",
+            alt=f"Attention weights between the first tokens; query {i} and key {j} are framed.",
+            how_to_read=f"Attention weights between the first {plots.SHOWN_TOKENS} tokens, before any gate. Click a pair.",
+            table=found.grid_table(layer, head, plots.SHOWN_TOKENS),
+            on_select=_clicked,
+        )
+
+
+def _by_distance(found: Correlation, layer: int) -> None:
+    st.subheader("Every head by distance", anchor=False)
+    table = found.by_distance(layer)
+    left, right = st.columns(2, gap="large")
+    with left:
+        figure(
+            plots.by_distance(table, "score", "S(δ)"),
+            key="score",
+            alt=f"S(δ) of each head of layer {layer + 1} by distance",
+            how_to_read="The mean score of a key δ tokens back. It is another thing than C(ℓ) of one pair, and than the "
+            "kernel: words and positions together make it. Far right few queries are left to average.",
+            table=table[["head", "distance", "queries", "score"]],
+        )
+    with right:
+        figure(
+            plots.by_distance(table, "attention", "mean attention weight", reference="even attention"),
+            key="attention",
+            alt=f"Mean attention weight of each head of layer {layer + 1} by distance, beside even attention",
+            how_to_read="The mean weight, before any gate, of a key δ tokens back; dotted, what spreading it evenly would "
+            "give. A line that is steeper than the dotted one is a local head.",
+            table=table[["head", "distance", "queries", "attention", "even attention"]].merge(
+                found.heads_table().query(f"layer == {layer + 1}").drop(columns="layer"), on="head"
+            ),
+        )

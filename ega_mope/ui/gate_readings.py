@@ -1,0 +1,117 @@
+"""Readings of gates, made once for all visitors, and what can be taken home of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from ega_mope.analysis import gate_tables as tables
+from ega_mope.analysis.gates import GateReading, gates
+from ega_mope.plots.shades import Mode
+from ega_mope.plots.text import html_document, views
+from ega_mope.runs import Run
+from ega_mope.ui.models import load_model
+from ega_mope.ui.show import plain, table
+
+A_VIEW = 2_000
+"""Characters on the screen at once, about."""
+
+
+def read_gates(run: Run, text: str, *, weight_change: bool) -> GateReading:
+    """The gates of this text, kept as long as the run's weights stay as they are."""
+    weights = run.path / "model.safetensors"
+    stat = weights.stat() if weights.exists() else None
+    return _read(str(weights), stat and (stat.st_mtime_ns, stat.st_size), text, weight_change, run)
+
+
+@st.cache_resource(max_entries=6, show_spinner="Reading the text …")
+def _read(
+    weights: str, stamp: tuple[int, int] | None, text: str, weight_change: bool, _run: Run
+) -> GateReading:
+    found = gates(load_model(_run), text, tokenizer=_run.tokenizer, weight_change=weight_change)
+    return dataclasses.replace(found, run=_run.name)
+
+
+@st.cache_data(max_entries=6, show_spinner=False)
+def views_of(characters: str) -> list[tuple[int, int]]:
+    """Start and stop of each view of the text."""
+    return views(characters, A_VIEW)
+
+
+def downloads(reading: GateReading, place: tuple[int, int], shade: str, keep_above: float) -> None:
+    """Buttons for the whole text: CSV and HTML of one head, JSON of all; made when they are pressed."""
+    layer, head = place
+    name = f"gates-{reading.run}"
+    one = f"{name}-L{layer + 1}-H{head + 1}"
+    notes = [f"Layer {layer + 1}, head {head + 1}. Kept above g = {keep_above:g}: "]
+    notes[0] += f"{tables.kept_above(reading.gate[place], keep_above)}."
+    notes += [reading.notice] if reading.notice else []
+    page = partial(
+        html_document,
+        reading,
+        title=f"Energy gates of {reading.run}",
+        notes=notes,
+        layer=layer,
+        head=head,
+        shade=shade,
+        keep_above=keep_above,
+    )
+    offers: dict[str, tuple[Callable[[], str], str, str]] = {
+        "CSV": (
+            lambda: tables.characters_table(reading, [place]).to_csv(index=False),
+            f"{one}.csv",
+            "text/csv",
+        ),
+        "HTML": (page, f"{one}.html", "text/html"),
+        "JSON": (
+            lambda: json.dumps(reading.to_json(), ensure_ascii=False),
+            f"{name}.json",
+            "application/json",
+        ),
+    }
+    help = {
+        "CSV": "This head, a row a character",
+        "HTML": "This head, the whole text shaded",
+        "JSON": "Every head",
+    }
+    with st.container(horizontal=True):
+        for label, (make, file, mime) in offers.items():
+            st.download_button(
+                label,
+                make,
+                file_name=file,
+                mime=mime,
+                key=f"gates-{label}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=help[label],
+            )
+
+
+def gate_tables(reading: GateReading, place: tuple[int, int], view: tuple[int, int]) -> None:
+    """The numbers behind the shades: one head by word, line and character, every head for one character."""
+    words, lines, characters, one, unread = st.tabs(
+        ["Words", "Lines", "Characters in view", "One character, every head", "Not read"]
+    )
+    with words:
+        table(tables.word_averages(reading, *place), key="words", name="gates-by-word")
+    with lines:
+        table(tables.line_averages(reading, *place), key="lines", name="gates-by-line")
+    with characters:
+        shown = tables.characters_table(reading, [place])[slice(*view)]
+        table(shown, key="characters", name="gates-by-character")
+    with one:
+        position = st.number_input("Position", 0, len(reading.characters) - 1, key="at", bind="query-params")
+        st.markdown(f"Character {plain(repr(reading.characters[position]))}")
+        table(tables.across_heads(reading, position), key="one", name=f"gates-at-{position}")
+    with unread:
+        table(tables.unknown_table(reading), key="unread", name="characters-not-read")
+
+
+def page_mode() -> Mode:
+    """Whether the visitor's page is light or dark."""
+    return "dark" if st.context.theme.type == "dark" else "light"

@@ -1,0 +1,116 @@
+"""Choosing runs: what is chosen lives in the URL, and what a page cannot show says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from ega_mope.runs import Run
+from ega_mope.ui.catalogue import catalogue, nearest, run_id
+from ega_mope.ui.show import plain
+
+Needs = Callable[[Run], str | None]
+"""None, or the reason why a page cannot show this run."""
+
+HOW_TO_TRAIN = "`ega-mope train --attention ega --position mope --preset smoke` makes one in seconds"
+
+
+def pick_run(
+    needs: Needs | None = None,
+    *,
+    key: str = "run",
+    label: str = "Run",
+    prefer: Callable[[Run], bool] | None = None,
+) -> Run:
+    """A run picker bound to `?key=`; ends the page where there is nothing it can show.
+
+    Opens on a run with gates and scales that `needs` lets through, if there is one first on one that
+    satisfies `prefer`. Runs that this page cannot show are listed last, with the reason; if one is
+    chosen, the page says so, offers the nearest run that works, and ends.
+    """
+    runs = {run_id(run): run for run in catalogue().preferred}
+    if not runs:
+        st.info(f"There are no runs yet. {HOW_TO_TRAIN}.", icon=":material/info:")
+        st.stop()
+    reasons = {name: needs(run) if needs else None for name, run in runs.items()}
+    works = [name for name in runs if reasons[name] is None]
+    blocked = sorted(name for name in runs if reasons[name] is not None)
+    first = next((name for name in works if prefer and prefer(runs[name])), [*works, *blocked][0])
+
+    asked = st.query_params.get(key)
+    if asked is not None and asked not in runs:
+        st.warning(
+            f"There is no run called {plain(asked)}; this is {plain(first)}.", icon=":material/warning:"
+        )
+    chosen = _selectbox(label, key, [*sorted(works), *blocked], reasons, asked if asked in runs else first)
+    reason = reasons[chosen]
+    if reason is not None:
+        _offer(key, chosen, reason, nearest(runs[chosen], [runs[name] for name in works]))
+    return runs[chosen]
+
+
+def _selectbox(label: str, key: str, options: list[str], reasons: dict[str, str | None], value: str) -> str:
+    """The URL decides and is written by the widget, so links, the back button and clicks all agree.
+
+    Streamlit's own binding would put the label, with this page's reasons in it, into the URL.
+    """
+    widget = f"picked-{key}"
+    st.session_state[widget] = value
+    return st.selectbox(
+        label,
+        options,
+        format_func=lambda name: f"{name} — {reasons[name]}" if reasons[name] else name,
+        key=widget,
+        on_change=lambda: _open(key, st.session_state[widget]),
+    )
+
+
+def _open(key: str, name: str) -> None:
+    st.query_params[key] = name
+
+
+def _offer(key: str, chosen: str, reason: str, other: Run | None) -> None:
+    st.info(f"This page cannot show **{plain(chosen)}**: {plain(reason)}.", icon=":material/info:")
+    if other is None:
+        st.markdown(f"No run here can be shown on this page. {HOW_TO_TRAIN}.")
+    else:
+        st.button(
+            f"Open {plain(other.name)}",
+            key=f"nearest-{key}",
+            type="primary",
+            on_click=_open,
+            args=(key, run_id(other)),
+        )
+    st.stop()
+
+
+def pick_runs(
+    needs: Needs | None = None,
+    *,
+    key: str = "runs",
+    label: str = "Runs",
+    default: Callable[[list[Run]], list[Run]] = lambda runs: runs,
+) -> list[Run]:
+    """A picker of several runs bound to `?key=`; those that the page cannot show are left out and counted.
+
+    Opens on `default` of the runs that can be shown: all of them unless told otherwise.
+    """
+    every = {run_id(run): run for run in catalogue().preferred}
+    runs = {name: every[name] for name in sorted(every) if not needs or needs(every[name]) is None}
+    if not runs:
+        st.info(f"There are no runs to show here yet. {HOW_TO_TRAIN}.", icon=":material/info:")
+        st.stop()
+    opened = [run_id(run) for run in default(list(runs.values()))]
+    chosen = st.multiselect(label, list(runs), default=opened, key=key, bind="query-params")
+    left_out = len(every) - len(runs)
+    if left_out:
+        st.caption(f"{left_out} of {len(every)} runs cannot be shown on this page.")
+    return [runs[name] for name in chosen]
+
+
+def sees_future_badge(run: Run) -> str:
+    """Markdown that marks a run whose mechanisms let later tokens in; empty for a causal one."""
+    if run.sees_future is None:
+        return ":gray-badge[:material/help: not known whether it sees the future]"
+    return ":orange-badge[:material/visibility: sees the future]" if run.sees_future else ""

@@ -1,0 +1,91 @@
+"""Figures, tables and errors as every page shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import streamlit as st
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SelectionMode = Literal["points", "box", "lasso"]
+
+
+def figure(
+    fig: Any,
+    *,
+    key: str,
+    alt: str,
+    how_to_read: str,
+    table: pd.DataFrame | None = None,
+    on_select: Literal["rerun"] | Callable[..., None] | None = None,
+    selection_mode: SelectionMode | Iterable[SelectionMode] = "points",
+) -> Any:
+    """Draw a plotly figure, the sentence that says how to read it, and the table behind it.
+
+    `alt` is read out in place of the picture. With `on_select` ("rerun" or a callback) the answer is
+    the selection: `answer.selection.points` with each point's `customdata`.
+    """
+    answer = st.plotly_chart(
+        fig,
+        width="stretch",
+        key=key,
+        alt=alt,
+        on_select=on_select or "ignore",
+        selection_mode=selection_mode,
+        config={"displaylogo": False},
+    )
+    st.caption(how_to_read)
+    if table is not None:
+        with st.expander("Table", icon=":material/table:"):
+            _table_and_csv(table, key=f"{key}-table", name=key)
+    return answer if on_select else None
+
+
+def table(frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None) -> None:
+    """Show a table with a button that downloads it, all digits, as `name`.csv.
+
+    `formats` says by column how its numbers are shown, such as {"loss, nats": "%.4f"}.
+    """
+    _table_and_csv(frame, key=key, name=name, formats=formats)
+
+
+def _table_and_csv(
+    frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None
+) -> None:
+    columns = {column: st.column_config.NumberColumn(format=form) for column, form in (formats or {}).items()}
+    st.dataframe(frame, width="stretch", hide_index=True, key=key, column_config=columns)
+    st.download_button(
+        "CSV",
+        frame.to_csv(index=False).encode(),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=f"{key}-csv",
+        on_click="ignore",
+        icon=":material/download:",
+        help=f"Download this table as {name}.csv",
+    )
+
+
+def marked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same table with ⚠ where the column "sees the future" says yes."""
+    return frame.replace({"sees the future": {"yes": "⚠ yes"}})
+
+
+@contextmanager
+def reading_errors() -> Iterator[None]:
+    """Show a ValueError, which says expected, got and what to do, as an instruction, and end the page."""
+    try:
+        yield
+    except ValueError as error:
+        st.error(plain(str(error)), icon=":material/error:")
+        st.stop()
+
+
+def plain(text: str) -> str:
+    """Text for Streamlit's Markdown, shown as it is: names, paths and messages hold `_`, `*`, `$` and `:`."""
+    return re.sub(r"([\\`*_{}\[\]<>$~#|:])", r"\\\1", text)

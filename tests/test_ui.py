@@ -1,0 +1,233 @@
+"""The pages' states without a browser: no runs, some runs, broken ones; what a picker does about each."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from ega_mope import runs as run_folders
+
+ROOT = Path(__file__).resolve().parents[1]
+PICKER = """
+import streamlit as st
+from ega_mope import ui
+
+def needs(run):
+    return None if "mope" in run.name else "has no wavelets"
+
+ui.frame("A page")
+run = ui.pick_run(needs)
+model = ui.load_model(run)
+st.code(f"{run.name} {model is ui.load_model(run)}")
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of own runs, and no shipped ones."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    monkeypatch.setenv("EGA_MOPE_RUNS", str(folder))
+    monkeypatch.setattr(run_folders, "shipped_folder", lambda: tmp_path / "shipped")
+    return folder
+
+
+@pytest.fixture
+def picker(tmp_path: Path) -> AppTest:
+    """A page that shows MoPE runs only."""
+    script = tmp_path / "app.py"
+    script.write_text(PICKER)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "Energy_gates.py").touch()
+    return AppTest.from_file(str(script), default_timeout=180)
+
+
+def home() -> AppTest:
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=180)
+
+
+def copy(tiny_runs: Path, own: Path, *names: str) -> None:
+    for name in names:
+        shutil.copytree(tiny_runs / name, own / name)
+
+
+def shown(at: AppTest) -> str:
+    return "\n".join(
+        str(element.value)
+        for kind in (at.title, at.markdown, at.caption, at.info, at.warning, at.error, at.code)
+        for element in kind
+    )
+
+
+def test_home_without_runs_says_how_to_get_one(own):
+    at = home().run()
+
+    assert not at.exception
+    assert "ega-mope train" in shown(at)
+    assert str(own) in shown(at)
+    assert len(at.dataframe) == 2  # the tables behind the two drawings, none of runs
+
+
+def test_home_lists_a_run_with_its_losses(own, tiny_runs):
+    copy(tiny_runs, own, "ega-sequence-mope-s0")
+
+    at = home().run()
+
+    assert not at.exception
+    table = at.dataframe[0].value
+    best = run_folders.open_run("ega-sequence-mope-s0").best()
+    assert best is not None
+    assert table["name"].tolist() == ["ega-sequence-mope-s0"]
+    assert table["mechanisms"].tolist() == ["ega sequence + mope"]
+    assert table["best loss, nats"].tolist() == [best.loss_nats]
+    assert table["sees the future"].tolist() == ["⚠ yes"]
+
+
+def test_home_keeps_losses_of_different_evaluations_apart(own, tiny_runs):
+    copy(tiny_runs, own, "dot-mope-s0", "dot-mope-s1", "ega-causal-mope-s0")
+    config = own / "dot-mope-s1" / "config.json"
+    config.write_text(config.read_text().replace('"stride": 32', '"stride": 16'))
+
+    at = home().run()
+
+    names = [sorted(table.value["name"]) for table in at.dataframe[:2]]
+    assert names == [["dot-mope-s0", "ega-causal-mope-s0"], ["dot-mope-s1"]]
+    assert "not between tables" in shown(at)
+
+
+def test_home_shows_a_broken_folder_with_its_problem(own, tiny_runs):
+    copy(tiny_runs, own, "dot-mope-s0", "dot-mope-s1")
+    (own / "dot-mope-s1" / "config.json").write_text("{")
+
+    at = home().run()
+
+    assert not at.exception
+    broken = at.dataframe[1].value
+    assert broken["folder"].tolist() == [str(own / "dot-mope-s1")]
+    assert "config.json" in broken["problem"].iloc[0]
+
+
+def test_home_sees_a_run_that_appears_and_one_that_changes(own, tiny_runs):
+    copy(tiny_runs, own, "dot-mope-s0")
+    at = home().run()
+    copy(tiny_runs, own, "dot-mope-s1")
+    with (own / "dot-mope-s0" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99, "split": "validation", "loss_nats": 0.25}\n')
+
+    table = at.run().dataframe[0].value.set_index("name")
+
+    assert table.index.tolist() == ["dot-mope-s0", "dot-mope-s1"]
+    assert table.loc["dot-mope-s0", "final loss, nats"] == 0.25
+
+
+def test_home_draws_the_gate_that_the_sliders_ask_for(own):
+    at = home().run()
+    at.slider(key="threshold").set_value(1.0)
+    at.slider(key="sharpness").set_value(4.0).run()
+
+    table = at.dataframe[0].value
+    curve = dict(zip(table["z"].round(6), table["gate"], strict=True))
+    assert curve[1.0] == pytest.approx(0.5)
+    assert curve[2.0] == pytest.approx(0.98201379)
+
+
+def test_a_page_without_runs_says_so_and_ends(own, picker):
+    at = picker.run()
+
+    assert not at.exception
+    assert "no runs yet" in shown(at)
+    assert not at.code
+
+
+def test_a_page_opens_on_gates_and_scales_and_loads_the_model_once(own, tiny_runs, picker):
+    copy(tiny_runs, own, "dot-learned-s0", "dot-mope-s0", "ega-causal-mope-s0", "ega-sequence-mope-s0")
+
+    at = picker.run()
+
+    assert at.code[0].value == "ega-causal-mope-s0 True"
+
+
+def test_the_url_decides_the_run_and_the_picker_writes_it(own, tiny_runs, picker):
+    copy(tiny_runs, own, "dot-mope-s0", "ega-causal-mope-s0")
+    picker.query_params["run"] = "dot-mope-s0"
+    at = picker.run()
+    assert at.code[0].value == "dot-mope-s0 True"
+
+    at.selectbox[0].select("ega-causal-mope-s0").run()
+
+    assert at.code[0].value == "ega-causal-mope-s0 True"
+    assert at.query_params["run"] == "ega-causal-mope-s0"
+
+
+def test_a_run_that_is_not_there_is_named_and_replaced(own, tiny_runs, picker):
+    copy(tiny_runs, own, "dot-mope-s0")
+    picker.query_params["run"] = "gone_*run*"
+
+    at = picker.run()
+
+    assert r"gone\_\*run\*" in at.warning[0].value
+    assert at.code[0].value == "dot-mope-s0 True"
+
+
+def test_a_run_the_page_cannot_show_is_listed_last_and_leads_to_the_nearest(own, tiny_runs, picker):
+    copy(tiny_runs, own, "dot-learned-s1", "dot-mope-s0", "dot-mope-s1", "ega-causal-mope-s1")
+    picker.query_params["run"] = "dot-learned-s1"
+
+    at = picker.run()
+
+    assert at.selectbox[0].options[-1] == "dot-learned-s1 — has no wavelets"
+    assert "has no wavelets" in at.info[0].value
+    assert not at.code
+
+    at.button(key="nearest-run").click().run()
+
+    assert at.code[0].value == "dot-mope-s1 True"
+
+
+def test_an_own_run_hides_no_shipped_one_of_the_same_name(own, tiny_runs, picker):
+    copy(tiny_runs, own, "dot-mope-s0")
+    copy(tiny_runs, own.parent / "shipped", "dot-mope-s0")
+
+    at = picker.run()
+
+    assert at.selectbox[0].options == [str(own.parent / "shipped" / "dot-mope-s0"), "dot-mope-s0"]
+
+
+def test_new_weights_in_the_folder_are_loaded_again(own, tiny_runs):
+    from ega_mope import ui
+
+    copy(tiny_runs, own, "dot-mope-s0")
+    run = run_folders.open_run("dot-mope-s0")
+    before = ui.load_model(run)
+    shutil.copy(tiny_runs / "dot-mope-s1" / "model.safetensors", run.path)
+
+    after = ui.load_model(run)
+
+    assert (before.token_embedding.weight != after.token_embedding.weight).any()
+
+
+def test_the_app_command_refuses_where_there_is_no_app(monkeypatch, tmp_path, capsys):
+    from ega_mope.cli import run
+
+    command = importlib.import_module("ega_mope.cli.app")
+    monkeypatch.setattr(command, "__file__", str(tmp_path / "ega_mope" / "cli" / "app.py"))
+
+    assert run(["app"]) == 2
+    assert str(tmp_path) in (line := capsys.readouterr().err) and line.count("\n") == 1
+
+
+def test_run_colours_depend_on_the_names_alone():
+    from ega_mope.plots.style import run_colours, run_dashes
+
+    names = [f"run-{number}" for number in range(6)]
+    colours = run_colours(names)
+    assert len(set(colours.values())) == 6
+    assert run_colours(reversed(names)) == colours
+
+    many = [f"run-{number}" for number in range(36)]
+    pairs = set(zip(run_colours(many).values(), run_dashes(many).values(), strict=True))
+    assert len(pairs) == 36
