@@ -11,6 +11,7 @@ from ega_mope.plots.gates import COLUMNS, ROWS, overview, thumbnails
 from ega_mope.plots.shades import SHADES
 from ega_mope.plots.text import shaded_html
 from ega_mope.runs import Run
+from ega_mope.ui.continuation import continued
 from ega_mope.ui.gate_readings import downloads, gate_tables, page_mode, read_gates, views_of
 from ega_mope.ui.texts import pick_text, say_unread
 
@@ -105,7 +106,7 @@ ui.frame(
 )
 with ui.reading_errors():
     run = ui.pick_run(why_no_gates)
-    text = pick_text()
+    text = continued(run, pick_text())
     reading, shade, place, keep = settings(run, text)
     if reading.notice:
         st.caption(f"{ui.sees_future_badge(run)} {ui.plain(reading.notice)}")

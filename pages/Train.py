@@ -6,7 +6,7 @@ from ega_mope import jobs, ui
 from ega_mope.config import ExperimentConfig
 from ega_mope.runs import runs_folder
 from ega_mope.ui.train_form import choose_experiments
-from ega_mope.ui.train_watch import say_estimate, watch
+from ega_mope.ui.train_watch import own_runs, say_estimate, watch
 
 
 def start(experiments: list[ExperimentConfig], name: str | None) -> None:
@@ -39,7 +39,7 @@ ui.frame(
     "Train small models on a text of your choice. Trainings run outside the app, one after the other: "
     "close the tab and they go on, come back and they are here.",
 )
-with st.expander("New training", expanded=True, icon=":material/add:"):
+with st.expander("New training", expanded=not own_runs(), icon=":material/add:"):
     new_training()
 st.subheader("Trainings", anchor=False)
 with ui.reading_errors():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -61,9 +62,17 @@ def frame(title: str, lead: str = "") -> None:
     st.html(STYLE)
     with st.sidebar:
         _navigation()
+        _copy_link()
     st.title(title, anchor=False)
     if lead:
         st.markdown(lead)
+
+
+def _copy_link() -> None:
+    """The address of this screen: every choice that shapes a picture is in it."""
+    with st.popover("Copy link", icon=":material/link:", width="stretch"):
+        query = urlencode(st.query_params.to_dict())
+        st.code(f"{st.context.url}{'?' if query else ''}{query}", language=None, wrap_lines=True)
 
 
 def page_button(file: str) -> None:

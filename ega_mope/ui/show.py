@@ -42,33 +42,39 @@ def figure(
     st.caption(how_to_read)
     if table is not None:
         with st.expander("Table", icon=":material/table:"):
-            _table_and_csv(table, key=f"{key}-table", name=key)
+            _table_and_downloads(table, key=f"{key}-table", name=key)
     return answer if on_select else None
 
 
 def table(frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None) -> None:
-    """Show a table with a button that downloads it, all digits, as `name`.csv.
+    """Show a table with buttons that download it, all digits, as `name`.csv and `name`.json.
 
     `formats` says by column how its numbers are shown, such as {"loss, nats": "%.4f"}.
     """
-    _table_and_csv(frame, key=key, name=name, formats=formats)
+    _table_and_downloads(frame, key=key, name=name, formats=formats)
 
 
-def _table_and_csv(
+def _table_and_downloads(
     frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None
 ) -> None:
     columns = {column: st.column_config.NumberColumn(format=form) for column, form in (formats or {}).items()}
     st.dataframe(frame, width="stretch", hide_index=True, key=key, column_config=columns)
-    st.download_button(
-        "CSV",
-        frame.to_csv(index=False).encode(),
-        file_name=f"{name}.csv",
-        mime="text/csv",
-        key=f"{key}-csv",
-        on_click="ignore",
-        icon=":material/download:",
-        help=f"Download this table as {name}.csv",
-    )
+    row = st.container(horizontal=True)
+    for label, data, mime in (
+        ("CSV", lambda: frame.to_csv(index=False), "text/csv"),
+        ("JSON", lambda: frame.to_json(orient="records", force_ascii=False), "application/json"),
+    ):
+        file = f"{name}.{label.lower()}"
+        row.download_button(
+            label,
+            data,
+            file_name=file,
+            mime=mime,
+            key=f"{key}-{label.lower()}",
+            on_click="ignore",
+            icon=":material/download:",
+            help=f"Download this table as {file}",
+        )
 
 
 def marked(frame: pd.DataFrame) -> pd.DataFrame:

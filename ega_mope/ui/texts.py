@@ -11,6 +11,8 @@ from ega_mope.ui.catalogue import all_runs, nearest, run_id
 from ega_mope.ui.pickers import Needs
 
 PASTE, UPLOAD = "paste", "upload"
+PASTE_TO_TRAIN, UPLOAD_TO_TRAIN = "paste a text", "upload a file"
+"""What Train calls a text that is no corpus of the lab."""
 LONGEST_PASTE, LONGEST_TEXT = 20_000, 1_000_000
 """Characters; beyond them a text goes through upload, or through the command line."""
 
@@ -76,6 +78,7 @@ def say_unread(run: Run, reading: Reading, needs: Needs) -> None:
             icon=":material/warning:",
         )
         _offer_reader(run, needs)
+        _offer_training(reading.characters)
     elif unread:
         st.caption(f"{unread:,} of {total:,} characters are not read by this run; they keep their place.")
     unmet = int((reading.known & ~reading.seen).sum())
@@ -97,6 +100,12 @@ def _offer_reader(run: Run, needs: Needs) -> None:
         args=(run_id(other),),
         help=f"Opens {other.name}, which reads bytes.",
     )
+
+
+def _offer_training(text: str) -> None:
+    if st.button("Train on this text", key="train-on", help="Opens Train with this text in place."):
+        st.session_state["train-text"] = text
+        st.switch_page("pages/Train.py", query_params={"corpus": PASTE_TO_TRAIN})
 
 
 def _open(name: str) -> None:

@@ -15,8 +15,7 @@ from ega_mope.runs import runs_folder
 from ega_mope.text import CORPORA, TOKENIZERS, decode_text, store_corpus
 from ega_mope.ui.settings import first_line, mechanism
 from ega_mope.ui.show import plain
-
-PASTE, UPLOAD = "paste a text", "upload a file"
+from ega_mope.ui.texts import PASTE_TO_TRAIN, UPLOAD_TO_TRAIN
 
 
 def choose_experiments() -> tuple[list[ExperimentConfig], str | None]:
@@ -68,10 +67,12 @@ def choose_experiments() -> tuple[list[ExperimentConfig], str | None]:
 
 def _choose_text() -> tuple[str | None, str | None]:
     """A corpus by name, or the path of a stored text and what to call it; no path while there is no text."""
-    source = st.selectbox("Text", [*CORPORA, PASTE, UPLOAD], key="corpus", bind="query-params")
+    source = st.selectbox(
+        "Text", [*CORPORA, PASTE_TO_TRAIN, UPLOAD_TO_TRAIN], key="corpus", bind="query-params"
+    )
     if source in CORPORA:
         return source, None
-    if source == PASTE:
+    if source == PASTE_TO_TRAIN:
         text, label = st.text_area("Your text", key="train-text", height=160, max_chars=None), "pasted"
     else:
         file = st.file_uploader(

@@ -56,6 +56,8 @@ def choose(page: Page, label: str, value: str) -> None:
 
 
 def start(page: Page, settings: str, seeds: str = "0") -> None:
+    if not page.get_by_label("Seeds", exact=True).is_visible():
+        page.get_by_text("New training").click()
     field(page, "Other settings", settings)
     field(page, "Seeds", seeds)
     page.get_by_role("button", name=re.compile("^Start ")).click()
