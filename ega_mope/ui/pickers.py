@@ -43,24 +43,31 @@ def pick_run(
         st.warning(
             f"There is no run called {plain(asked)}; this is {plain(first)}.", icon=":material/warning:"
         )
-    chosen = _selectbox(label, key, [*sorted(works), *blocked], reasons, asked if asked in runs else first)
+    labels = {name: _label(name, run, reasons[name]) for name, run in runs.items()}
+    chosen = _selectbox(label, key, [*sorted(works), *blocked], labels, asked if asked in runs else first)
     reason = reasons[chosen]
     if reason is not None:
         _offer(key, chosen, reason, nearest(runs[chosen], [runs[name] for name in works]))
     return runs[chosen]
 
 
-def _selectbox(label: str, key: str, options: list[str], reasons: dict[str, str | None], value: str) -> str:
+def _label(name: str, run: Run, reason: str | None) -> str:
+    """A run's name with what must never be missing beside it."""
+    mark = " · ⚠ sees the future" if run.sees_future else ""
+    return f"{name}{mark} — {reason}" if reason else f"{name}{mark}"
+
+
+def _selectbox(label: str, key: str, options: list[str], labels: dict[str, str], value: str) -> str:
     """The URL decides and is written by the widget, so links, the back button and clicks all agree.
 
-    Streamlit's own binding would put the label, with this page's reasons in it, into the URL.
+    Streamlit's own binding would put the label, with its mark and reason, into the URL.
     """
     widget = f"picked-{key}"
     st.session_state[widget] = value
     return st.selectbox(
         label,
         options,
-        format_func=lambda name: f"{name} — {reasons[name]}" if reasons[name] else name,
+        format_func=labels.__getitem__,
         key=widget,
         on_change=lambda: _open(key, st.session_state[widget]),
     )

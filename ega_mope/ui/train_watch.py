@@ -15,6 +15,7 @@ from ega_mope.ui.pickers import sees_future_badge
 from ega_mope.ui.show import figure, plain
 
 BUSY = ("running", "queued")
+SEES_FUTURE = {None: "cannot tell", True: "⚠ yes", False: "no"}
 
 
 def own_runs() -> list[tuple[Run, str]]:
@@ -69,7 +70,7 @@ def _table(runs: list[tuple[Run, str]]) -> None:
                 "step": run.status.step,
                 "of": steps,
                 "best loss, nats": best.loss_nats if best else None,
-                "sees the future": "⚠ yes" if run.sees_future else "no",
+                "sees the future": SEES_FUTURE[run.sees_future],
             }
         )
     st.dataframe(
