@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import streamlit as st
@@ -12,10 +13,13 @@ from ega_mope.experiments import compose
 from ega_mope.model import refusal
 from ega_mope.positions import POSITIONS
 from ega_mope.runs import runs_folder
+from ega_mope.sweeps.grids import GRIDS, Cell, cells_of, read_seeds
 from ega_mope.text import CORPORA, TOKENIZERS, decode_text, store_corpus
 from ega_mope.ui.settings import first_line, mechanism
 from ega_mope.ui.show import plain
 from ega_mope.ui.texts import PASTE_TO_TRAIN, UPLOAD_TO_TRAIN
+
+ONE, WHOLE, FILE = "one configuration", "its 2×2", "a grid file"
 
 
 def choose_experiments() -> tuple[list[ExperimentConfig], str | None]:
@@ -30,24 +34,10 @@ def choose_experiments() -> tuple[list[ExperimentConfig], str | None]:
         st.caption(first_line(PRESETS[size]))
     with right:
         tokenizer = st.selectbox("Tokenizer", list(TOKENIZERS), key="tokenizer", bind="query-params")
-        seeds = _read_seeds(
+        seeds = read_seeds(
             st.text_input("Seeds", "0", key="seeds", bind="query-params", help="Such as 0, or 0-2, or 0,3")
         )
-    attention, position = _choose_mechanisms()
-    cells = [(attention, position)]
-    if (
-        attention["name"] != "dot"
-        and position["name"] != "learned"
-        and refusal("dot", position["name"]) is None
-    ):
-        whole = st.toggle(
-            "The whole 2×2",
-            key="grid",
-            help="Trains the baseline, each mechanism alone, and both: what Superadditivity compares.",
-        )
-        if whole:
-            bare, table = {"name": "dot"}, {"name": "learned"}
-            cells = [(bare, table), (attention, table), (bare, position), (attention, position)]
+    cells = _choose_cells()
     overrides = st.text_input(
         "Other settings",
         "",
@@ -58,11 +48,55 @@ def choose_experiments() -> tuple[list[ExperimentConfig], str | None]:
     if corpus is None:
         return [], None
     experiments = [
-        compose(a, p, preset_name=size, corpus=corpus, tokenizer=tokenizer, seed=seed, overrides=overrides)
+        compose(
+            cell.attention,
+            cell.position,
+            preset_name=size,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            seed=seed,
+            overrides=[*overrides, *cell.overrides],
+        )
         for seed in seeds
-        for a, p in cells
+        for cell in cells
     ]
     return experiments, name
+
+
+def _choose_cells() -> list[Cell]:
+    """One configuration, its 2×2, or a sweep's grid; none while a grid file is missing."""
+    what = st.selectbox(
+        "What to train",
+        [ONE, WHOLE, *GRIDS, FILE],
+        key="grid",
+        bind="query-params",
+        help="A 2×2 trains the baseline, each mechanism alone, and both: what Superadditivity compares.",
+    )
+    if what in GRIDS:
+        cells = cells_of(what)
+    elif what == FILE:
+        cells = _uploaded_grid()
+    else:
+        attention, position = _choose_mechanisms()
+        bare, table = {"name": "dot"}, {"name": "learned"}
+        pairs = [(attention, position)]
+        if what == WHOLE:
+            pairs = [(bare, table), (attention, table), (bare, position), (attention, position)]
+        return [Cell(label=f"{a['name']} + {p['name']}", attention=a, position=p) for a, p in pairs]
+    st.caption(f"{len(cells)} configurations a seed: {plain('; '.join(cell.label for cell in cells))}")
+    return cells
+
+
+def _uploaded_grid() -> list[Cell]:
+    file = st.file_uploader(
+        "A grid", type="toml", key="grid-file", help="As for `ega-mope sweep --grid FILE`."
+    )
+    if file is None:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "grid.toml"
+        path.write_bytes(file.getvalue())
+        return cells_of(str(path))
 
 
 def _choose_text() -> tuple[str | None, str | None]:
@@ -99,18 +133,3 @@ def _choose_mechanisms() -> tuple[Plain, Plain]:
         for reason in filter(None, reasons.values()):
             st.caption(f"Not offered: {plain(reason)}")
     return attention, position
-
-
-def _read_seeds(text: str) -> list[int]:
-    """Seeds from "0", "0,3" or "0-5"; ValueError for anything else."""
-    seeds: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
-            raise ValueError(f"seeds: expected whole numbers such as 0,3 or 0-5, got {text!r}; change them")
-        seeds += range(int(low), int(high or low) + 1)
-    if len(seeds) > 100:
-        raise ValueError(
-            f"seeds: expected at most 100, got {len(seeds)}; a sweep on the command line takes more"
-        )
-    return sorted(set(seeds))

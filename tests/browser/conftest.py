@@ -29,8 +29,8 @@ ARGUMENTS = (
     "--disable-sync",
     "--disable-quic",
 )
-PATIENCE_MS = 90_000
-"""A page loads in seconds; a busy machine may need a minute."""
+PATIENCE_MS = 180_000
+"""A page loads in seconds; a machine that trains models meanwhile may need minutes."""
 
 Serve = Callable[..., str]
 Visit = Callable[[Page, str], Page]

@@ -37,7 +37,7 @@ def runs(tmp_path: Path, small_text: Path) -> Path:
 def traces(page: Page, figure: int, name: str) -> list[dict]:
     """Traces of a figure whose name holds these words."""
     found = page.evaluate(
-        f"{FIGURES}[{figure}]._fullData.map(t => ({{name: t.name, y: [...t.y], x: [...t.x], colour: t.line.color}}))"
+        f"{FIGURES}[{figure}]._fullData.map(t => ({{name: t.name, y: [...t.y], x: [...t.x], colour: (t.line || {{}}).color}}))"
     )
     return [trace for trace in found if name in trace["name"]]
 
