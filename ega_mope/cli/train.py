@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     "--position", default="learned", show_default=True, metavar="NAME", help="learned, mope, rope, …"
 )
 @click.option(
-    "--gate-norm", metavar="NAME", help="What EGA compares a token's energy with: causal, visible, sequence, none."
+    "--gate-norm",
+    metavar="NAME",
+    help="What EGA compares a token's energy with: causal, visible, sequence, none.",
 )
 @click.option("--signal", metavar="NAME", help="What EGA's gate listens to: linear, …")
 @click.option(
