@@ -115,12 +115,13 @@ def test_home_sees_a_run_that_appears_and_one_that_changes(own, tiny_runs):
     copy(tiny_runs, own, "dot-mope-s0")
     at = home().run()
     copy(tiny_runs, own, "dot-mope-s1")
+    assert at.run().dataframe[0].value["name"].tolist() == ["dot-mope-s0", "dot-mope-s1"]
+
     with (own / "dot-mope-s0" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99, "split": "validation", "loss_nats": 0.25}\n')
 
     table = at.run().dataframe[0].value.set_index("name")
 
-    assert table.index.tolist() == ["dot-mope-s0", "dot-mope-s1"]
     assert table.loc["dot-mope-s0", "final loss, nats"] == 0.25
 
 

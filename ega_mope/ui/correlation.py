@@ -54,20 +54,16 @@ def _clicked() -> None:
 
 def _pair(last: int) -> tuple[int, int]:
     """Query and key by number, bound to the URL; a shorter text or an earlier query pulls them in."""
-    chosen: dict[str, int] = {}
-    for name, most in (("query", last), ("key", None)):
-        most = chosen["query"] if most is None else most
-        if st.session_state.get(name, 0) > most:
-            st.session_state[name] = most
-        chosen[name] = st.number_input(
-            f"{name.capitalize()} (position in the first window)",
-            0,
-            most,
-            min(FIRST_PAIR[name], most) if name not in st.session_state else "min",
-            key=name,
-            bind="query-params",
-        )
-    return chosen["query"], chosen["key"]
+    query = _place("query", last, last, "Position in the first window.")
+    return query, _place("key", query, last, "Position in the first window; not later than the query.")
+
+
+def _place(name: str, most: int, last: int, help: str) -> int:
+    if st.session_state.get(name, 0) > most:
+        st.session_state[name] = most
+    start = "min" if name in st.session_state else min(FIRST_PAIR[name], most)
+    place = st.number_input(name.capitalize(), 0, last, start, key=name, bind="query-params", help=help)
+    return min(place, most)
 
 
 def _one_pair(found: Correlation, layer: int, head: int) -> None:

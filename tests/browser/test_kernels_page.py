@@ -25,6 +25,15 @@ def drawn(page, alt):
     return plot
 
 
+def click(page, plot, at, label):
+    """Click the point at these data coordinates, once the figure shows that it is under the mouse."""
+    x, y = plot.evaluate(PLACE, at)
+    page.mouse.move(x - 30, y - 30)
+    page.mouse.move(x, y)
+    expect(plot.locator(".hoverlayer .hovertext").first).to_contain_text(label)
+    page.mouse.click(x, y)
+
+
 def legend(page):
     """Names in the legend of the kernels' figure."""
     return drawn(page, "C.τ. up to lag").locator(".legendtext")
@@ -40,9 +49,7 @@ def test_a_pair_picked_on_the_plane_is_the_one_whose_kernel_is_shown(app, page, 
     expect(legend(page)).to_have_count(6)
     plot = drawn(page, "8 pairs by σ and ω")
 
-    x, y = plot.evaluate(PLACE, plot.evaluate(PAIR_7))
-    page.mouse.move(x - 20, y)
-    page.mouse.click(x, y)
+    click(page, plot, plot.evaluate(PAIR_7), "pair 7")
 
     expect(legend(page)).to_have_text(["pair 7", "mean of all"])
     page.get_by_role("button", name="σ → ∞").click()
@@ -53,8 +60,7 @@ def test_a_click_on_the_grid_chooses_the_pair_and_the_url_keeps_it(app, page, pa
     visit(page, f"{app}/Correlation_kernels?run={RUN}&text=prose")
     plot = drawn(page, "Attention weights")
 
-    page.mouse.move(*plot.evaluate(PLACE, [3, 8]))
-    page.mouse.click(*plot.evaluate(PLACE, [3, 9]))
+    click(page, plot, [3, 9], "query 9")
 
     expect(pair(page, 9, 3)).to_be_visible()
     page.wait_for_url(re.compile(r"query=9"))
