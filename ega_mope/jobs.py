@@ -194,7 +194,7 @@ def work(runs: Path) -> None:
 
 
 def _start(runs: Path, name: str) -> subprocess.Popen[bytes]:
-    threads = max(1, (os.cpu_count() or 1) // limit())
+    threads = os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // limit())
     arguments = ["train", "--runs", str(runs), "--name", name, "--resume"]
     arguments += ["--threads", str(threads), "--samples", str(SAMPLE_TOKENS)]
     return _detached(arguments, runs / name / "train.log")

@@ -22,7 +22,7 @@ def needs(run):
 ui.frame("A page")
 run = ui.pick_run(needs)
 model = ui.load_model(run)
-st.code(f"{run.name} {model is ui.load_model(run)}")
+st.text(f"{run.name} {model is ui.load_model(run)}")
 """
 
 
@@ -58,7 +58,7 @@ def copy(tiny_runs: Path, own: Path, *names: str) -> None:
 def shown(at: AppTest) -> str:
     return "\n".join(
         str(element.value)
-        for kind in (at.title, at.markdown, at.caption, at.info, at.warning, at.error, at.code)
+        for kind in (at.title, at.markdown, at.caption, at.info, at.warning, at.error, at.text)
         for element in kind
     )
 
@@ -141,7 +141,7 @@ def test_a_page_without_runs_says_so_and_ends(own, picker):
 
     assert not at.exception
     assert "no runs yet" in shown(at)
-    assert not at.code
+    assert not at.text
 
 
 def test_a_page_opens_on_gates_and_scales_and_loads_the_model_once(own, tiny_runs, picker):
@@ -149,18 +149,18 @@ def test_a_page_opens_on_gates_and_scales_and_loads_the_model_once(own, tiny_run
 
     at = picker.run()
 
-    assert at.code[0].value == "ega-causal-mope-s0 True"
+    assert at.text[0].value == "ega-causal-mope-s0 True"
 
 
 def test_the_url_decides_the_run_and_the_picker_writes_it(own, tiny_runs, picker):
     copy(tiny_runs, own, "dot-mope-s0", "ega-causal-mope-s0")
     picker.query_params["run"] = "dot-mope-s0"
     at = picker.run()
-    assert at.code[0].value == "dot-mope-s0 True"
+    assert at.text[0].value == "dot-mope-s0 True"
 
     at.selectbox[0].select("ega-causal-mope-s0").run()
 
-    assert at.code[0].value == "ega-causal-mope-s0 True"
+    assert at.text[0].value == "ega-causal-mope-s0 True"
     assert at.query_params["run"] == "ega-causal-mope-s0"
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_there_is_named_and_replaced(own, tiny_runs, picker):
     at = picker.run()
 
     assert r"gone\_\*run\*" in at.warning[0].value
-    assert at.code[0].value == "dot-mope-s0 True"
+    assert at.text[0].value == "dot-mope-s0 True"
 
 
 def test_a_run_the_page_cannot_show_is_listed_last_and_leads_to_the_nearest(own, tiny_runs, picker):
@@ -182,11 +182,11 @@ def test_a_run_the_page_cannot_show_is_listed_last_and_leads_to_the_nearest(own,
 
     assert at.selectbox[0].options[-1] == "dot-learned-s1 — has no wavelets"
     assert "has no wavelets" in at.info[0].value
-    assert not at.code
+    assert not at.text
 
     at.button(key="nearest-run").click().run()
 
-    assert at.code[0].value == "dot-mope-s1 True"
+    assert at.text[0].value == "dot-mope-s1 True"
 
 
 def test_an_own_run_hides_no_shipped_one_of_the_same_name(own, tiny_runs, picker):
