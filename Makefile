@@ -26,10 +26,10 @@ app: $(INSTALLED)
 	$(BIN)/ega-mope app $(if $(PORT),--port $(PORT))
 
 test: checks
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: checks
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 checks: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

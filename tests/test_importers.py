@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from trainer_process import tiny_experiment
 
+from ega_mope.analysis.home import comparable_runs
 from ega_mope.analysis.runs import summarise, summarise_all
 from ega_mope.cli import cli, run
 from ega_mope.experiments import describe, prepare
@@ -243,6 +244,8 @@ def test_an_imported_run_opens_computes_and_is_listed(
     assert learned["values"]["attention.threshold"][1][2] == state["blocks.1.heads.2.tau"].item()
     row = next(row for row in summarise_all() if row["name"] == "best-model")
     assert row["problem"] is None and row["steps"] == 5000 and row["attention"] == "ega"
+    (group,) = comparable_runs([(opened, row)], tmp_path)
+    assert "text that is not known" in group.evaluation
 
 
 def test_what_the_file_does_not_say_stays_unknown(tmp_path: Path, letters: Path) -> None:

@@ -75,13 +75,14 @@ def _in_words(evaluation: Plain) -> str:
     """How a loss was measured, in one phrase."""
     token = "characters" if evaluation["tokenizer"] == "characters" else "bytes"
     if "windows" in evaluation:
-        how = f"every one of {evaluation['windows']:,} windows once"
-    else:
+        how = f"every one of {evaluation['windows']:,} windows once, {evaluation['context']} {token} each"
+    elif "batches" in evaluation:
         how = f"{evaluation['batches']} random batches of {evaluation['batch_size']} windows"
-    return (
-        f"validation split of the text {evaluation['corpus_sha256'][:8]}, "
-        f"{how}, {evaluation['context']} {token} each"
-    )
+        how += f", {evaluation['context']} {token} each"
+    else:
+        how = f"as {evaluation['measured_by']} measured it, context {evaluation['context']} {token}"
+    text = evaluation["corpus_sha256"]
+    return f"validation split of {f'the text {text[:8]}' if text else 'a text that is not known'}, {how}"
 
 
 def broken_runs(runs: Iterable[Run | BrokenRun]) -> pd.DataFrame:

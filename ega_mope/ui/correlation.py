@@ -49,28 +49,32 @@ def _say_what_was_read(run: Run, text: str, found: Correlation) -> None:
 
 def _clicked() -> None:
     for point in st.session_state["grid"].selection.points:
-        st.session_state["query"], st.session_state["key"] = point["customdata"]
+        for name, place in zip(FIRST_PAIR, point["customdata"], strict=True):
+            st.query_params[name] = str(place)
 
 
-def _pair(last: int) -> tuple[int, int]:
-    """Query and key by number, bound to the URL; a shorter text or an earlier query pulls them in."""
-    query = _place("query", last, last, "Position in the first window.")
-    return query, _place("key", query, last, "Position in the first window; not later than the query.")
+def _place(name: str, most: int, last: int) -> int:
+    """The query or the key by number. The URL decides and is written here: a click on the grid changes it too.
 
+    A shorter text, or an earlier query, pulls it in to `most`.
+    """
+    asked, widget = st.query_params.get(name, ""), f"picked-{name}"
+    st.session_state[widget] = min(int(asked) if asked.isdecimal() else FIRST_PAIR[name], most)
 
-def _place(name: str, most: int, last: int, help: str) -> int:
-    if st.session_state.get(name, 0) > most:
-        st.session_state[name] = most
-    start = "min" if name in st.session_state else min(FIRST_PAIR[name], most)
-    place = st.number_input(name.capitalize(), 0, last, start, key=name, bind="query-params", help=help)
-    return min(place, most)
+    def write() -> None:
+        st.query_params[name] = str(st.session_state[widget])
+
+    about = "Position in the first window" + ("." if name == "query" else "; not later than the query.")
+    return st.number_input(name.capitalize(), 0, last, key=widget, on_change=write, help=about)
 
 
 def _one_pair(found: Correlation, layer: int, head: int) -> None:
     st.subheader("One pair of tokens at every lag", anchor=False)
     left, right = st.columns(2, gap="large")
     with right:
-        i, j = _pair(len(found.tokens) - 1)
+        last = len(found.tokens) - 1
+        i = _place("query", last, last)
+        j = _place("key", i, last)
         table = found.at_lags(layer, head, i, j)
         figure(
             plots.lag_stems(table),
