@@ -24,7 +24,8 @@ def show_plane(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> No
         key=f"plane-{ui.run_id(run)}",
         alt=f"{len(table)} pairs of {run.name} by σ and ω, with their starts. {moved}",
         how_to_read="A point is a wavelet pair, a ring where it started, an arrow how it moved; right is wider, up is "
-        "faster. No pair can have left the dotted outline. Shaded bands: chosen beforehand by the paper, not found in data.",
+        "faster. No pair can have left the dotted outline (not seen where it lies outside the picture). Shaded bands: chosen "
+        "beforehand by the paper, not found in data.",
         table=table,
     )
 

@@ -67,8 +67,8 @@ def test_a_click_on_the_grid_chooses_the_pair_and_the_url_keeps_it(app, page, pa
     again = visit(pages(420, "dark"), page.url)
     expect(pair(again, 9, 3)).to_be_visible()
 
-    again.get_by_label("Query").fill("2")
-    again.get_by_label("Query").press("Enter")
+    again.get_by_role("spinbutton", name="Query").fill("2")
+    again.get_by_role("spinbutton", name="Query").press("Enter")
 
     expect(pair(again, 2, 2)).to_be_visible()
     again.wait_for_url(re.compile(r"query=2"))
