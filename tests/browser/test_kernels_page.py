@@ -20,8 +20,10 @@ PAIR_7 = """plot => {
 def drawn(page, alt):
     """The figure whose alternative text begins so, once it is drawn."""
     plot = page.get_by_role("figure", name=re.compile(f"^{alt}")).locator(".js-plotly-plot")
-    plot.scroll_into_view_if_needed()
     expect(plot.locator(".scatterlayer .trace").last).to_be_attached()
+    page.wait_for_timeout(500)  # the page may still exchange the figure for one of its final width
+    expect(plot.locator(".scatterlayer .trace").last).to_be_attached()
+    plot.scroll_into_view_if_needed()
     return plot
 
 
