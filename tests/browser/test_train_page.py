@@ -109,7 +109,7 @@ def test_stopping_and_resuming_gives_the_uninterrupted_losses(
     steps = "steps=400 evaluate_every=20 context_length=32 d_model=16"
     start(train, steps)
     until(lambda: any(runs.glob("pasted-*/metrics.jsonl")), "the training did not begin")
-    train.get_by_role("button", name="Stop").click()
+    train.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
     expect(train.get_by_text(re.compile("^stopped: step"))).to_be_visible(timeout=PATIENCE_MS)
     stopped = only_run(runs)
     assert 0 < stopped.status.step < 400
@@ -149,16 +149,16 @@ def test_two_tabs_resume_the_same_run_once(
 ) -> None:
     start(train, LONG)
     until(lambda: any(runs.glob("pasted-*/metrics.jsonl")), "the training did not begin")
-    train.get_by_role("button", name="Stop").click()
+    train.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
     expect(train.get_by_text(re.compile("^stopped: step"))).to_be_visible(timeout=PATIENCE_MS)
     other = visit(pages(), train.url)
     for tab in (train, other):
-        tab.get_by_role("button", name="Resume").click()
+        tab.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Resume").click()
     until(lambda: only_run(runs).status.state == "running", "it was not resumed")
     before = json.loads((only_run(runs).path / "status.json").read_text())["pid"]
     expect(other.get_by_text(re.compile("^running: step"))).to_be_visible(timeout=PATIENCE_MS)
     assert not json.loads((runs / ".queue.json").read_text())
-    other.get_by_role("button", name="Stop").click()
+    other.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
     expect(train.get_by_text(re.compile("^stopped: step"))).to_be_visible(timeout=PATIENCE_MS)
     assert before is not None
     text = (only_run(runs).path / "train.log").read_text()
