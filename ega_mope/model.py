@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ega_mope.attention import ATTENTIONS, Attention, Past, Trace
 from ega_mope.config import ModelConfig, Plain, read_settings
+from ega_mope.dropout import Dropout
 from ega_mope.positions import POSITIONS, Position
 from ega_mope.positions.base import GeneratorFor
 
@@ -27,7 +28,7 @@ class Block(nn.Module):
         self.attention = attention
         self.norm_mlp = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,

@@ -9,22 +9,24 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig
+from ega_mope.dropout import dropout as drop
 from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, NoSettings, Position
 
 ScoreBias = Callable[[slice], Tensor]
 """Gives what is added to the scores of a range of queries, [batch, head, query, key] or [head, query, key]:
 made in pieces, since a whole one is time × time."""
 
-FUSED_CHANNELS = 16
-"""torch's CPU kernel stays fast where q, k and v share one head size, a multiple of this."""
-
 QUERY_BLOCK = 512
 """Queries at a time where a bias is added and no gradient is wanted: long texts need no time × time matrix."""
+
+FEW_QUERIES = 64
+"""Queries at a time where weights are made here and not by torch's kernels: what lies in the future of all of
+them is never computed, and what is computed stays in the cache."""
 
 
 class Attention(nn.Module):
@@ -82,7 +84,8 @@ class Attention(nn.Module):
         """With a `past`, x is the one token that follows the tokens kept there, and is kept too."""
         batch, time, _ = x.shape
         heads = self.qkv(x).view(batch, time, 3, self.model.n_heads, self.model.d_head)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (batch, head, time, d_head)
+        # Taken apart before they are turned: so the gradients are put together with one copy, not two.
+        q, k, v = (part.transpose(1, 2) for part in heads.unbind(2))  # each (batch, head, time, d_head)
         acts_on = position.acts_on(position.settings)
         if "query_key" in acts_on:
             q, k = position.rotate(q, positions), position.rotate(k, positions)
@@ -161,25 +164,51 @@ def latest_weights(
 
 
 def fused_attention(
-    q: Float[Tensor, "batch head time channels"],
-    k: Float[Tensor, "batch head time channels"],
-    v: Float[Tensor, "batch head time channels_v"],
+    q: Float[Tensor, "batch head time d_head"],
+    k: Float[Tensor, "batch head time d_head"],
+    v: Float[Tensor, "batch head time channels"],
     bias: ScoreBias | None,
     *,
     d_head: int,
     dropout: float,
-) -> Float[Tensor, "batch head time channels_v"]:
-    """Σ_j A_ij v_j through torch's fused kernels; without a bias no time × time matrix is kept.
+) -> Float[Tensor, "batch head time channels"]:
+    """Σ_j A_ij v_j; without bias and dropout through torch's fused kernels, which keep no time × time matrix.
 
-    `d_head` sets the scale 1/√d_head: padded channels must not change it.
+    `d_head` sets the scale 1/√d_head: channels of q and k beyond it must not change that. v may have
+    more channels than q and k.
     """
     scale = 1.0 / math.sqrt(d_head)
+    if dropout and q.device.type == "cpu":
+        return _dropped_attention(q, k, v, bias, scale, dropout)
+    wanted, width = v.shape[-1], max(q.shape[-1], v.shape[-1])
+    if q.device.type != "cpu":
+        width += -width % 8  # what a GPU's kernels take
+    q, k, v = (pad(part, (0, width - part.shape[-1])) for part in (q, k, v))
     if bias is None:
-        return scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-    time = q.shape[-2]
-    block = time if torch.is_grad_enabled() else QUERY_BLOCK
-    rows = [slice(start, start + block) for start in range(0, time, block)]
-    return torch.cat([_biased_rows(q, k, v, bias, r, scale, dropout) for r in rows], dim=-2)
+        y = scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
+    else:
+        time = q.shape[-2]
+        block = time if torch.is_grad_enabled() else QUERY_BLOCK
+        rows = [slice(start, start + block) for start in range(0, time, block)]
+        y = torch.cat([_biased_rows(q, k, v, bias, r, scale, dropout) for r in rows], dim=-2)
+    return y[..., :wanted]
+
+
+def _dropped_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: ScoreBias | None, scale: float, rate: float
+) -> Tensor:
+    """Σ_j A_ij v_j with weights dropped at `rate`: torch has no fused kernel for that on the CPU."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q = q * scale
+    time, answers = q.shape[-2], []
+    for start in range(0, time, FEW_QUERIES):
+        rows, seen = slice(start, min(start + FEW_QUERIES, time)), min(start + FEW_QUERIES, time)
+        scores = (q[..., rows, :] @ k[..., :seen, :].transpose(-1, -2)).to(wide)
+        if bias is not None:
+            scores = scores + bias(rows)[..., :seen].to(wide)
+        weights = scores.masked_fill(future_mask(time, q.device)[rows, :seen], -math.inf).softmax(dim=-1)
+        answers.append(drop(weights, rate).to(v.dtype) @ v[..., :seen, :])
+    return torch.cat(answers, dim=-2)
 
 
 def _biased_rows(

@@ -2,89 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import dropout as drop
-from torch.nn.functional import pad
 
 from ega_mope.attention.base import (
-    FUSED_CHANNELS,
     Attention,
     ScoreBias,
     fused_attention,
+    future_mask,
     latest_weights,
     softmax_weights,
 )
 from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.attention.gated import gated_attention, gated_shares, gated_weights, pair_gated_attention
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
 from ega_mope.gate_signals import GATE_SIGNALS
 from ega_mope.positions.base import GeneratorFor, Memory
-
-SMALLEST_DIVISOR = 1e-8
-"""The paper's clamp: dropout can remove every key of an early query."""
-
-
-def gated_weights(
-    weights: Float[Tensor, "batch head query key"],
-    gate: Float[Tensor, "batch head key"] | Float[Tensor, "batch head query key"],
-) -> Float[Tensor, "batch head query key"]:
-    """A_ij g_j, or A_ij g_ij where the gate depends on the query: shares before any renormalisation."""
-    return weights * (gate if gate.ndim == weights.ndim else gate[..., None, :])
-
-
-def gated_shares(
-    weights: Float[Tensor, "batch head query key"],
-    gate: Float[Tensor, "batch head key"] | Float[Tensor, "batch head query key"],
-) -> Float[Tensor, "batch head query key"]:
-    """A_ij g_j / Σ_k A_ik g_k: what each key's share becomes by gating and renormalising."""
-    gated = gated_weights(weights, gate)
-    return gated / gated.sum(dim=-1, keepdim=True).clamp(min=SMALLEST_DIVISOR)
-
-
-def pair_gated_attention(
-    weights: Float[Tensor, "batch head query key"],
-    gate: Float[Tensor, "batch head query key"],
-    v: Float[Tensor, "batch head key d_head"],
-    *,
-    renormalise: bool,
-    dropout: float,
-) -> Float[Tensor, "batch head query d_head"]:
-    """y_i = Σ_j A_ij g_ij v_j, divided by Σ_j A_ij g_ij where `renormalise`: a gate for each pair.
-
-    On the whole matrix, in the paper's order: dropout on A, gate, renormalise. A log-gate added to
-    the scores would drop weights after renormalising, and lose digits in half precision.
-    """
-    gated = gated_weights(drop(weights, dropout), gate)
-    y = gated.to(v.dtype) @ v
-    return y / gated.sum(dim=-1, keepdim=True).clamp(min=SMALLEST_DIVISOR).to(y.dtype) if renormalise else y
-
-
-def gated_attention(
-    q: Float[Tensor, "batch head time d_head"],
-    k: Float[Tensor, "batch head time d_head"],
-    v: Float[Tensor, "batch head time d_head"],
-    gate: Float[Tensor, "batch head time"],
-    bias: ScoreBias | None,
-    dropout: float,
-) -> Float[Tensor, "batch head time d_head"]:
-    """y_i = Σ_j A_ij g_j v_j / Σ_j A_ij g_j without a time × time matrix.
-
-    Attends with the values [g·v, g] and divides by the last channel, which keeps the paper's order:
-    dropout on A, gate, renormalise. All three are padded with zeros to the fused kernel's head size.
-    """
-    d_head = q.shape[-1]
-    spare = -(d_head + 1) % FUSED_CHANNELS
-    g = gate.to(v.dtype)[..., None]
-    values = pad(torch.cat([g * v, g], dim=-1), (0, spare))
-    q, k = pad(q, (0, 1 + spare)), pad(k, (0, 1 + spare))
-    y = fused_attention(q, k, values, bias, d_head=d_head, dropout=dropout)
-    return y[..., :d_head] / y[..., d_head : d_head + 1].clamp(min=SMALLEST_DIVISOR)
 
 
 class EnergyGatedAttention(Attention):
@@ -146,51 +86,54 @@ class EnergyGatedAttention(Attention):
             self.threshold.zero_()
             self.sharpness.fill_(2.0)
 
-    def gate(
+    def gate_logit(
         self,
         x: Float[Tensor, "batch time d_model"],
         stream: Float[Tensor, "batch time d_model"],
         trace: Trace,
     ) -> Float[Tensor, "batch head time"] | Float[Tensor, "batch head query key"]:
-        """g_j = sigmoid(α(z_j − θ)) in float32 or better, whatever the model's precision.
+        """α(z_j − θ) in float32 or better, whatever the model's precision; the gate is its sigmoid.
 
-        Where the gate norm depends on the query, g_ij, and 0 for keys that come later.
+        Where the gate norm depends on the query, α(z_ij − θ), and −inf for keys that come later.
         """
         energy = self.signal(x, stream)
         energy = energy if energy.dtype == torch.float64 else energy.float()
         norm = GATE_NORMS[self.settings.gate_norm]
         z = norm.z(energy)
         per_head = (-1, 1, 1) if norm.per_query else (-1, 1)
-        gate = torch.sigmoid(self.sharpness.view(per_head) * (z - self.threshold.view(per_head)))
-        gate = gate.tril() if norm.per_query else gate
+        logit = self.sharpness.view(per_head) * (z - self.threshold.view(per_head))
+        if norm.per_query:
+            logit = logit.masked_fill(future_mask(x.shape[1], x.device), -math.inf)
         trace.add("energy", energy)
         trace.add("z", z)
-        trace.add("gate", gate)
-        return gate
+        if "gate" in trace.want:
+            trace.add("gate", logit.sigmoid())
+        return logit
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, bias: ScoreBias | None, x: Tensor, stream: Tensor, trace: Trace
     ) -> Tensor:
-        gate = self.gate(x, stream, trace)
+        logit = self.gate_logit(x, stream, trace)
         plain = self.settings.apply == "plain"
         per_query = GATE_NORMS[self.settings.gate_norm].per_query
         if per_query or trace.want & {"weight", "share"}:
             weights = softmax_weights(q, k, bias)
+            gate = logit.sigmoid()
             trace.add("weight", weights)
             trace.add("share", gated_weights(weights, gate) if plain else gated_shares(weights, gate))
         if per_query:
             return pair_gated_attention(weights, gate, v, renormalise=not plain, dropout=self.weight_dropout)
         if plain:
-            values = gate.to(v.dtype)[..., None] * v
+            values = logit.sigmoid().to(v.dtype)[..., None] * v
             return fused_attention(q, k, values, bias, d_head=self.model.d_head, dropout=self.weight_dropout)
-        return gated_attention(q, k, v, gate, bias, self.weight_dropout)
+        return gated_attention(q, k, v, logit, bias, self.weight_dropout)
 
     def attend_next(
         self, q: Tensor, keys: Tensor, v: Tensor, bias: Tensor | None, x: Tensor, stream: Tensor, past: Past
     ) -> Tensor:
         # All gates again from what the signal reads, a small part of the work: running statistics go on
         # exactly, and a signal may look back as far as it likes.
-        gate = self.gate(past.extend("x", x), past.extend("stream", stream), Trace(()))
+        gate = self.gate_logit(past.extend("x", x), past.extend("stream", stream), Trace(())).sigmoid()
         weights = latest_weights(q, keys, bias)
         plain = self.settings.apply == "plain"
         shares = gated_weights(weights, gate) if plain else gated_shares(weights, gate)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ega_mope.attention.base import (
-    FUSED_CHANNELS,
     Attention,
     ScoreBias,
     fused_attention,
@@ -49,11 +48,9 @@ def key_biased_attention(
     for _ in range(3):
         parts.append(rest.to(k.dtype))
         rest = rest - parts[-1].to(rest.dtype)
-    spare = -(d_head + len(parts)) % FUSED_CHANNELS
-    q = pad(pad(q, (0, len(parts)), value=1.0), (0, spare))
-    k = pad(torch.cat([k, torch.stack(parts, dim=-1)], dim=-1), (0, spare))
-    v = pad(v, (0, len(parts) + spare))
-    return fused_attention(q, k, v, bias, d_head=d_head, dropout=dropout)[..., :d_head]
+    q = pad(q, (0, len(parts)), value=1.0)
+    k = torch.cat([k, torch.stack(parts, dim=-1)], dim=-1)
+    return fused_attention(q, k, v, bias, d_head=d_head, dropout=dropout)
 
 
 class MultiQuantityAttention(Attention):
