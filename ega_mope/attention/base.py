@@ -147,7 +147,7 @@ def softmax_weights(
     bias: ScoreBias | None,
 ) -> Float[Tensor, "batch head time time"]:
     """A_ij = softmax_j(q_i·k_j/√d_head + bias_ij), j ≤ i, as a whole matrix: for looking at."""
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias(slice(None)).to(torch.promote_types(q.dtype, torch.float32))
     return scores.masked_fill(future_mask(q.shape[-2], q.device), -math.inf).softmax(dim=-1)

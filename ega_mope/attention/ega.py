@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from ega_mope.attention.base import (
     Attention,
     ScoreBias,
     fused_attention,
-    future_mask,
     latest_weights,
     softmax_weights,
 )
@@ -94,7 +92,7 @@ class EnergyGatedAttention(Attention):
     ) -> Float[Tensor, "batch head time"] | Float[Tensor, "batch head query key"]:
         """α(z_j − θ) in float32 or better, whatever the model's precision; the gate is its sigmoid.
 
-        Where the gate norm depends on the query, α(z_ij − θ), and −inf for keys that come later.
+        Where the gate norm depends on the query, α(z_ij − θ); of no meaning for keys that come later.
         """
         energy = self.signal(x, stream)
         energy = energy if energy.dtype == torch.float64 else energy.float()
@@ -102,12 +100,11 @@ class EnergyGatedAttention(Attention):
         z = norm.z(energy)
         per_head = (-1, 1, 1) if norm.per_query else (-1, 1)
         logit = self.sharpness.view(per_head) * (z - self.threshold.view(per_head))
-        if norm.per_query:
-            logit = logit.masked_fill(future_mask(x.shape[1], x.device), -math.inf)
         trace.add("energy", energy)
         trace.add("z", z)
         if "gate" in trace.want:
-            trace.add("gate", logit.sigmoid())
+            gate = logit.sigmoid()
+            trace.add("gate", gate.tril() if norm.per_query else gate)
         return logit
 
     def attend(

@@ -28,7 +28,7 @@ def smallest_spread(energy: Tensor) -> float:
 def _scaled(deviation: Tensor, variance: Tensor, largest: Tensor, relative: float) -> Tensor:
     flat = variance <= (relative * largest).square()
     # The variance is replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards.
-    return torch.where(flat, 0.0, deviation / torch.where(flat, 1.0, variance).sqrt())
+    return deviation * torch.where(flat, 0.0, torch.where(flat, 1.0, variance).rsqrt())
 
 
 def sequence_norm(energy: Energy) -> Energy:
