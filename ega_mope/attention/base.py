@@ -183,7 +183,7 @@ def fused_attention(
     wanted, width = v.shape[-1], max(q.shape[-1], v.shape[-1])
     if q.device.type != "cpu":
         width += -width % 8  # what a GPU's kernels take
-    q, k, v = (pad(part, (0, width - part.shape[-1])) for part in (q, k, v))
+    q, k, v = (_widened(part, width) for part in (q, k, v))
     if bias is None:
         y = scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
     else:
@@ -192,6 +192,12 @@ def fused_attention(
         rows = [slice(start, start + block) for start in range(0, time, block)]
         y = torch.cat([_biased_rows(q, k, v, bias, r, scale, dropout) for r in rows], dim=-2)
     return y[..., :wanted]
+
+
+def _widened(part: Tensor, channels: int) -> Tensor:
+    """With channels of zeros added; padding by none would still copy."""
+    spare = channels - part.shape[-1]
+    return pad(part, (0, spare)) if spare else part
 
 
 def _dropped_attention(
