@@ -256,8 +256,9 @@ class _Writing:
             match record:
                 case Metrics():
                     line = dataclasses.asdict(record)
-                    if not record.diverged:
-                        del line["diverged"]
+                    for key in ("diverged", "peak_memory_bytes"):
+                        if not line[key]:
+                            del line[key]
                     writer.append("metrics.jsonl", line)
                 case Learned():
                     writer.append("learned.jsonl", dataclasses.asdict(record))

@@ -18,12 +18,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ega_mope.config import ExperimentConfig, TrainConfig
+from ega_mope.memory import forget_peak, peak_memory
 from ega_mope.model import CharLM, build_model, stream_generator
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """One point of a loss curve; `loss_nats` is nats per token, None where it was not finite."""
+    """One point of a loss curve; `loss_nats` is nats per token, None where it was not finite.
+
+    `peak_memory_bytes` comes with evaluations: the most that the process held since training began (see
+    `ega_mope.memory`), None where the system does not tell.
+    """
 
     step: int
     tokens: int
@@ -33,6 +38,7 @@ class Metrics:
     lr: float
     grad_norm: float | None
     tokens_per_second: float | None
+    peak_memory_bytes: int | None = None
     diverged: bool = False
 
 
@@ -237,6 +243,75 @@ class _Trainer:
         )
 
 
+class _Course:
+    """A trainer at work on its text: the clock and the records."""
+
+    def __init__(
+        self, trainer: _Trainer, train_ids: Int[Tensor, " n"], validation_ids: Int[Tensor, " m"]
+    ) -> None:
+        self.trainer = trainer
+        self.training = trainer.config.training
+        self.train_ids = train_ids
+        self.validation_ids = validation_ids
+        self.tokens_per_step = self.training.batch_size * trainer.config.model.context_length
+        self.norm: Tensor | None = None
+        self.clock = time.perf_counter()
+        self.rest()
+
+    def tick(self) -> None:
+        """Count the time since the last call as the training's."""
+        now = time.perf_counter()
+        self.trainer.seconds += now - self.clock
+        self.clock = now
+
+    def rest(self) -> None:
+        """Begin the next stretch of updates: its speed is counted from here."""
+        self.logged_step, self.logged_seconds = self.trainer.step, self.trainer.seconds
+
+    def metrics(
+        self, split: Literal["train", "validation"], loss: float, speed: float | None = None
+    ) -> Metrics:
+        trainer, finite, norm = self.trainer, math.isfinite(loss), self.norm
+        return Metrics(
+            step=trainer.step,
+            tokens=trainer.step * self.tokens_per_step,
+            seconds=round(trainer.seconds, 3),
+            split=split,
+            loss_nats=loss if finite else None,
+            lr=self.training.learning_rate_at(max(0, trainer.step - 1)),
+            grad_norm=None if norm is None or not math.isfinite(float(norm)) else float(norm),
+            tokens_per_second=speed,
+            peak_memory_bytes=peak_memory(trainer.device) if split == "validation" else None,
+            diverged=not finite,
+        )
+
+    def log(self) -> Metrics:
+        """The mean training loss since the last one, and the speed."""
+        trainer = self.trainer
+        loss = trainer.take_mean_loss()
+        self.tick()
+        tokens = (trainer.step - self.logged_step) * self.tokens_per_step
+        return self.metrics(
+            "train", loss, round(tokens / max(1e-9, trainer.seconds - self.logged_seconds), 1)
+        )
+
+    def evaluate(self) -> Generator[Record, None, bool]:
+        """Yields what an evaluation leaves; returns whether the model is still finite."""
+        trainer = self.trainer
+        generator = stream_generator(trainer.config.seed, f"validation:{trainer.step}")
+        loss = validation_loss(trainer.model, self.validation_ids, self.training, generator)
+        self.tick()
+        yield self.metrics("validation", loss)
+        finite = all(value.isfinite().all() for value in trainer.model.learned().values())
+        if not math.isfinite(loss) or not finite:
+            return False
+        best = loss < trainer.best_loss
+        trainer.best_loss = min(loss, trainer.best_loss)
+        yield trainer.learned()
+        yield Checkpoint(trainer.step, trainer.state(), best, trainer.model)
+        return True
+
+
 def train(
     config: ExperimentConfig,
     train_ids: Int[np.ndarray, " n"],
@@ -254,77 +329,37 @@ def train(
     follow. A loss or a learned scalar that is not finite ends the training as diverged.
     """
     device = device or torch.device("cpu")
+    forget_peak(device)
     training = config.training
     trainer = _Trainer(config, device)
-    train_on, validate_on = (torch.as_tensor(ids, device=device) for ids in (train_ids, validation_ids))
-    tokens_per_step = training.batch_size * config.model.context_length
-    clock = time.perf_counter()
-    logged_step, logged_seconds = 0, 0.0
-    norm: Tensor | None = None
-
-    def tick() -> None:
-        nonlocal clock
-        now = time.perf_counter()
-        trainer.seconds += now - clock
-        clock = now
-
-    def metrics(split: Literal["train", "validation"], loss: float, speed: float | None) -> Metrics:
-        finite = math.isfinite(loss)
-        return Metrics(
-            step=trainer.step,
-            tokens=trainer.step * tokens_per_step,
-            seconds=round(trainer.seconds, 3),
-            split=split,
-            loss_nats=loss if finite else None,
-            lr=training.learning_rate_at(max(0, trainer.step - 1)),
-            grad_norm=None if norm is None or not math.isfinite(float(norm)) else float(norm),
-            tokens_per_second=speed,
-            diverged=not finite,
-        )
-
-    def evaluate() -> Generator[Record, None, bool]:
-        """Yields what an evaluation leaves; returns whether the model is still finite."""
-        generator = stream_generator(config.seed, f"validation:{trainer.step}")
-        loss = validation_loss(trainer.model, validate_on, training, generator)
-        tick()
-        yield metrics("validation", loss, None)
-        finite = all(value.isfinite().all() for value in trainer.model.learned().values())
-        if not math.isfinite(loss) or not finite:
-            return False
-        best = loss < trainer.best_loss
-        trainer.best_loss = min(loss, trainer.best_loss)
-        yield trainer.learned()
-        yield Checkpoint(trainer.step, trainer.state(), best, trainer.model)
-        return True
-
+    course = _Course(trainer, *(torch.as_tensor(ids, device=device) for ids in (train_ids, validation_ids)))
     if state is None:
-        yield from evaluate()
+        yield from course.evaluate()
     else:
         trainer.load(state)
-    logged_step, logged_seconds = trainer.step, trainer.seconds
+    course.rest()
     trainer.model.train()
     while trainer.step < training.steps:
-        norm = trainer.update(train_on)
+        course.norm = trainer.update(course.train_ids)
         step = trainer.step
-        evaluates = step % training.evaluate_every == 0 or step == training.steps
-        if step % training.log_every == 0 or step == training.steps:
-            loss = trainer.take_mean_loss()
-            tick()
-            speed = (step - logged_step) * tokens_per_step / max(1e-9, trainer.seconds - logged_seconds)
-            yield metrics("train", loss, round(speed, 1))
-            if not math.isfinite(loss):
+        last = step == training.steps
+        logs, evaluates = last or step % training.log_every == 0, last or step % training.evaluate_every == 0
+        if logs:
+            line = course.log()
+            yield line
+            if line.diverged:
                 yield Ended(step, "diverged")
                 return
-        if evaluates and not (yield from evaluate()):
+        if evaluates and not (yield from course.evaluate()):
             yield Ended(step, "diverged")
             return
-        if step % training.log_every == 0 or evaluates:
+        if logs or evaluates:
             # Whoever reads the records takes time too, to save them for instance: no part of the speed.
-            tick()
-            logged_step, logged_seconds = step, trainer.seconds
+            course.tick()
+            course.rest()
         yield Step(step)
-        if step < training.steps and stop():
-            tick()
+        if not last and stop():
+            course.tick()
             yield Checkpoint(step, trainer.state(), False, trainer.model)
             yield Ended(step, "stopped")
             return

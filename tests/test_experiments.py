@@ -62,7 +62,7 @@ def test_a_run_folder_says_all_that_decides_it(whole: Run, small_text: Path) -> 
 
 def test_the_saved_weights_are_the_best_ones(small_text: Path, tmp_path: Path) -> None:
     # Rates that grow past what it bears: the best loss is neither the first nor the last.
-    config = tiny_experiment(small_text, steps=12, learning_rate=0.5, warmup_steps=19, validation_batches=0)
+    config = tiny_experiment(small_text, steps=12, learning_rate=2.0, warmup_steps=19, validation_batches=0)
     run = Run(run_experiment(config, tmp_path, device="cpu")[0])
     best, final = run.best(), run.final()
     assert best is not None and final is not None and 0 < best.step < final.step

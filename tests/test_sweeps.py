@@ -67,7 +67,11 @@ def content(run: Path) -> tuple[Any, ...]:
     """What a run came to, without the clock: losses, learned scalars, weights."""
     opened = Run(run)
     timeless = [
-        {key: value for key, value in record.items() if key not in ("seconds", "tokens_per_second")}
+        {
+            key: value
+            for key, value in record.items()
+            if key not in ("seconds", "tokens_per_second", "peak_memory_bytes")
+        }
         for record in opened.records()
     ]
     return opened.status.state, timeless, opened.learned(), (run / "model.safetensors").read_bytes()

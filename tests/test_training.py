@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from ega_mope.config import ExperimentConfig, ModelConfig, TrainConfig
+from ega_mope.memory import peak_memory
 from ega_mope.model import build_model
 from ega_mope.training import (
     Checkpoint,
@@ -255,3 +257,17 @@ def test_half_precision_is_what_the_device_can_do() -> None:
     assert used_precision(paper, torch.device("cuda")) == "float16"
     assert losses(run_of(config(precision="float16"))) == losses(run_of(config()))
     assert losses(run_of(config(precision="bfloat16"))) != losses(run_of(config()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
+def test_evaluations_say_how_much_memory_training_took() -> None:
+    ballast = np.ones(2**25)  # 256 MiB, gone before training begins
+    del ballast
+    lines = [record for record in run_of(config()) if isinstance(record, Metrics)]
+    peaks = [line.peak_memory_bytes for line in lines if line.split == "validation"]
+    assert all(line.peak_memory_bytes is None for line in lines if line.split == "train")
+    before = peak_memory(torch.device("cpu"))
+    ballast = np.ones(2**25)
+    after = peak_memory(torch.device("cpu"))
+    assert before is not None and after is not None and all(peaks)
+    assert max(peak or 0 for peak in peaks) <= before <= after - 0.9 * ballast.nbytes
