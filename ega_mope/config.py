@@ -8,6 +8,7 @@ Standard library only. A mechanism's own settings travel here as plain data (`{"
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -66,9 +67,15 @@ def read_settings(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         raise ValueError(
             f"{where}: expected settings among ({valid}), got {unknown[0]!r}; remove or rename it"
         )
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     values = {key: _checked(fields[key], hints[key], value, f"{where}.{key}") for key, value in data.items()}
     return cls(**values)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The types of a settings class's fields; working them out takes longer than reading the settings."""
+    return typing.get_type_hints(cls)
 
 
 def _checked(field: dataclasses.Field[Any], annotation: Any, value: Any, where: str) -> Any:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
 
-from ega_mope.config import Plain
-from ega_mope.runs import Run
+from ega_mope.runs import Curve, Run
 
 TOKEN_NAMES = {"characters": "character", "bytes": "byte"}
 """What one token of a tokenizer is called."""
@@ -57,69 +55,17 @@ COMPARE_POINTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One split's records of a run, in step order; `loss_nats` is NaN where it was not finite."""
-
-    step: Int[np.ndarray, " n"]
-    tokens: Float[np.ndarray, " n"]
-    seconds: Float[np.ndarray, " n"]
-    loss_nats: Float[np.ndarray, " n"]
-
-    @property
-    def finite(self) -> Curve:
-        """The records whose loss was finite."""
-        keep = np.isfinite(self.loss_nats)
-        return Curve(self.step[keep], self.tokens[keep], self.seconds[keep], self.loss_nats[keep])
-
-
 EMPTY = Curve(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), np.empty(0))
-
-_CURVES: dict[Path, tuple[tuple[int, int], dict[str, Curve]]] = {}
-
-
-def curves(run: Run) -> dict[str, Curve]:
-    """A run's curves by split. Read once: again only when the file's time of change or size differs."""
-    path = run.path / "metrics.jsonl"
-    if not path.exists():
-        return {}
-    stat = path.stat()
-    stamp = stat.st_mtime_ns, stat.st_size
-    known = _CURVES.get(path)
-    if known is None or known[0] != stamp:
-        known = stamp, _columns(run)
-        _CURVES[path] = known
-    return known[1]
 
 
 def curve(run: Run, split: str) -> Curve:
-    """One of them; empty where nothing was recorded."""
-    return curves(run).get(split, EMPTY)
-
-
-def _columns(run: Run) -> dict[str, Curve]:
-    rows: dict[str, list[Plain]] = {}
-    for record in run.records():
-        rows.setdefault(record["split"], []).append(record)
-
-    def column(records: list[Plain], name: str) -> Float[np.ndarray, " n"]:
-        # numpy turns None into NaN.
-        return np.array([record.get(name) for record in records], dtype=float)
-
-    return {
-        split: Curve(
-            np.array([record["step"] for record in records], dtype=np.int64),
-            column(records, "tokens"),
-            column(records, "seconds"),
-            column(records, "loss_nats"),
-        )
-        for split, records in rows.items()
-    }
+    """A run's losses in one split; empty where nothing was recorded."""
+    return run.curves().get(split, EMPTY)
 
 
 def diverged(run: Run) -> bool:
     """Whether any loss of the run, training or validation, was not finite."""
-    return any(np.isnan(found.loss_nats).any() for found in curves(run).values())
+    return any(np.isnan(found.loss_nats).any() for found in run.curves().values())
 
 
 @dataclass(frozen=True)
