@@ -41,7 +41,7 @@ def runs() -> None:
     st.markdown(f"Yours: `{runs_folder()}`  \nShipped: `{shipped_folder()}`")
     if not any(run.path.parent == runs_folder() for run in found):
         st.caption(f"None of your own yet: {ui.HOW_TO_TRAIN}.")
-    rows = [(run, row) for run, row in zip(found, ui.summaries(), strict=True) if isinstance(run, Run)]
+    rows = [(run, row) for run, row in zip(found, ui.summaries(found), strict=True) if isinstance(run, Run)]
     groups = home.comparable_runs(rows, shipped_folder())
     for number, group in enumerate(groups, 1):
         st.markdown(f"**{ui.plain(group.title)}** · losses over the {ui.plain(group.evaluation)}")

@@ -87,21 +87,29 @@ def mean_table(members: pd.DataFrame, band: str = "range") -> pd.DataFrame:
     still there would jump where one ends or diverges. `raw` is the mean before smoothing; low and high
     are NaN for one run. x is the runs' mean, which for seconds differs between them.
     """
-    table = members.dropna(subset=["smoothed"]).groupby("step", sort=True)
-    sums = table.agg(
-        x=("x", "mean"),
-        n=("smoothed", "size"),
-        raw=("loss", "mean"),
-        mean=("smoothed", "mean"),
-        low=("smoothed", "min"),
-        high=("smoothed", "max"),
-        sd=("smoothed", "std"),
-    ).reset_index()
-    n = members["run"].nunique()
-    means = sums[sums["n"] == n].reset_index(drop=True)
-    if band == "t" and n > 1:
-        reach = float(special.stdtrit(n - 1, 0.5 + LEVEL / 2)) / math.sqrt(n) * means["sd"]
-        means["low"], means["high"] = means["mean"] - reach, means["mean"] + reach
-    elif n < 2 or band == "none":
-        means["low"] = means["high"] = np.nan
-    return means.drop(columns="sd")
+    there = members["smoothed"].notna().to_numpy()
+    steps, step = np.unique(members["step"].to_numpy()[there], return_inverse=True)
+    raw, smoothed, x = (members[name].to_numpy(dtype=float)[there] for name in ("loss", "smoothed", "x"))
+    n, size = members["run"].nunique(), np.bincount(step)
+    mean = np.bincount(step, smoothed) / size
+    low, high = np.full(len(steps), np.inf), np.full(len(steps), -np.inf)
+    if band == "t":
+        squares = np.bincount(step, (smoothed - mean[step]) ** 2)
+        sd = np.sqrt(squares / np.maximum(size - 1, 1))
+        reach = float(special.stdtrit(max(n - 1, 1), 0.5 + LEVEL / 2)) / math.sqrt(max(n, 1)) * sd
+        low, high = mean - reach, mean + reach
+    else:
+        np.minimum.at(low, step, smoothed)
+        np.maximum.at(high, step, smoothed)
+    if n < 2 or band == "none":
+        low, high = np.full((2, len(steps)), np.nan)
+    columns = {
+        "step": steps,
+        "x": np.bincount(step, x) / size,
+        "n": size,
+        "raw": np.bincount(step, raw) / size,
+        "mean": mean,
+        "low": low,
+        "high": high,
+    }
+    return pd.DataFrame({name: values[size == n] for name, values in columns.items()})

@@ -81,30 +81,30 @@ def figure(
     The legend lies above the plot, where it costs no width on a phone. `uirevision` keeps zoom and
     hidden traces when the data changes; pass another value to reset them.
     """
-    fig = go.Figure()
-    fig.update_layout(
-        height=height,
-        margin={"l": 8, "r": 8, "t": 32 if legend else 12, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        showlegend=legend,
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "title": None},
-        hovermode="closest",
-        uirevision=uirevision,
+    axes = {
+        name: {
+            "title": {"text": title},
+            "type": "log" if log else "linear",
+            "automargin": True,
+            "gridcolor": with_alpha(GREY, 0.25),
+            "zeroline": False,
+        }
+        for name, title, log in (("xaxis", x_title, x_log), ("yaxis", y_title, y_log))
+    }
+    # All of the layout at once: each update of a figure that stands costs milliseconds.
+    return go.Figure(
+        layout={
+            "height": height,
+            "margin": {"l": 8, "r": 8, "t": 32 if legend else 12, "b": 8},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "showlegend": legend,
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+            "hovermode": "closest",
+            "uirevision": uirevision,
+            **axes,
+        }
     )
-    for axis, title, log in (("xaxis", x_title, x_log), ("yaxis", y_title, y_log)):
-        fig.update_layout(
-            {
-                axis: {
-                    "title": {"text": title},
-                    "type": "log" if log else "linear",
-                    "automargin": True,
-                    "gridcolor": with_alpha(GREY, 0.25),
-                    "zeroline": False,
-                }
-            }
-        )
-    return fig
 
 
 def reference_line(fig: go.Figure, text: str, *, x: float | None = None, y: float | None = None) -> None:

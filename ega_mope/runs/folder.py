@@ -77,15 +77,16 @@ def read_document(path: Path) -> Plain:
 def read_lines(path: Path) -> list[Plain]:
     """The records of a .jsonl file, none where there is no file; a line that a kill cut in half is passed over."""
     lines = path.read_bytes().splitlines() if path.exists() else []
-    return [record for line in lines if isinstance(record := _whole(line), dict)]
+    return [record for line in lines if (record := whole_record(line)) is not None]
 
 
-def _whole(line: bytes) -> object:
-    """What a line of JSON says; None for half a one."""
+def whole_record(line: bytes) -> Plain | None:
+    """The JSON object in a line; None where it holds half a one."""
     try:
-        return json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
+    return record if isinstance(record, dict) else None
 
 
 class Remembered(Generic[T]):

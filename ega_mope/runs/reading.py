@@ -33,6 +33,7 @@ from ega_mope.runs.folder import (
     read_lines,
     runs_folder,
     shipped_folder,
+    whole_record,
 )
 from ega_mope.text import CORPORA, Corpus, Tokenizer, load_corpus, tokenizer_from_json
 
@@ -70,8 +71,8 @@ class Run:
         self.path = path.absolute()
         self.name = self.path.name
         # Asked for again and again: a path is hashed once.
-        self._metrics, self._audit, self._status = (
-            self.path / name for name in ("metrics.jsonl", "audit.json", "status.json")
+        self._metrics, self._learned, self._audit, self._status = (
+            self.path / name for name in ("metrics.jsonl", "learned.jsonl", "audit.json", "status.json")
         )
         self.document: Plain = read_document(self.path / "config.json")
         if self.document.get("format") != FORMAT:
@@ -152,10 +153,13 @@ class Run:
 
     def learned(self) -> list[Plain]:
         """learned.jsonl in step order, the last record of each step: {"step": …, "values": {name: …}}."""
-        last = {
-            record["step"]: record for record in read_lines(self.path / "learned.jsonl") if "values" in record
-        }
+        last = {record["step"]: record for record in read_lines(self._learned) if "values" in record}
         return [last[step] for step in sorted(last)]
+
+    @property
+    def learned_names(self) -> frozenset[str]:
+        """What learned.jsonl last recorded, such as "attention.threshold"; empty where there is none."""
+        return _learned_names(self._learned) or frozenset()
 
     def samples(self) -> list[Plain]:
         """samples.jsonl in step order, the last record of each step: {"step": …, "text": …}."""
@@ -326,6 +330,15 @@ def _read_status(path: Path) -> Status:
 
 
 _status = Remembered(_read_status)
+
+
+def _last_names(path: Path) -> frozenset[str]:
+    lines = reversed(path.read_bytes().splitlines())
+    records = (record for record in map(whole_record, lines) if record and "values" in record)
+    return frozenset(next(records, {"values": ()})["values"])
+
+
+_learned_names = Remembered(_last_names)
 
 
 def _trainer_alive(path: Path, status: Status) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from ega_mope.runs import Run
-from ega_mope.ui.catalogue import catalogue, nearest, run_id
+from ega_mope.ui.catalogue import nearest, preferred_runs, run_id
 from ega_mope.ui.show import plain
 
 Needs = Callable[[Run], str | None]
@@ -29,7 +29,7 @@ def pick_run(
     satisfies `prefer`. Runs that this page cannot show are listed last, with the reason; if one is
     chosen, the page says so, offers the nearest run that works, and ends.
     """
-    runs = {run_id(run): run for run in catalogue().preferred}
+    runs = {run_id(run): run for run in preferred_runs()}
     if not runs:
         st.info(f"There are no runs yet. {HOW_TO_TRAIN}.", icon=":material/info:")
         st.stop()
@@ -103,7 +103,7 @@ def pick_runs(
 
     Opens on `default` of the runs that can be shown: all of them unless told otherwise.
     """
-    every = {run_id(run): run for run in catalogue().preferred}
+    every = {run_id(run): run for run in preferred_runs()}
     runs = {name: every[name] for name in sorted(every) if not needs or needs(every[name]) is None}
     if not runs:
         st.info(f"There are no runs to show here yet. {HOW_TO_TRAIN}.", icon=":material/info:")

@@ -1,0 +1,150 @@
+"""Clicks on every page: from the press until the page's script has ended and the page changes no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.app.server import Server, browser, new_page
+from benchmarks.measuring import Line
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+TARGET_SECONDS = 0.5
+CLICKS, WARM_UP = 6, 2
+QUIET_MS = 350
+"""A page whose script has ended and that has not changed for so long has come to rest; not counted in."""
+
+WATCH = """
+() => {
+  const state = () => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState;
+  const bench = window.bench = {start: 0, last: 0, ran: false}
+  let before = state();
+  const element = node => node.nodeType === 1 ? node : node.parentElement;
+  new MutationObserver(changes => {
+    const is = state();
+    if (before === 'running' && is !== 'running') bench.ran = true;
+    if (is !== before || changes.some(c => element(c.target)?.closest('[data-testid=stMain]')))
+      bench.last = performance.now();
+    before = is;
+  }).observe(document.documentElement, {subtree: true, childList: true, attributes: true, characterData: true});
+  for (const kind of ['pointerdown', 'keydown'])
+    document.addEventListener(kind, () => {
+      bench.start = bench.last = performance.now();
+      bench.ran = false;
+    }, true);
+  bench.rests = quiet => bench.ran && state() === 'notRunning' && performance.now() - bench.last > quiet;
+}
+"""
+
+Act = Callable[["Page", int], None]
+
+
+@dataclass(frozen=True)
+class Click:
+    """One choice on a page; `act(page, n)` makes it for the n-th time, each time another one."""
+
+    page: str
+    what: str
+    act: Act
+
+
+def _segment(group: str, *options: str) -> Act:
+    return lambda page, n: (
+        page.get_by_label(group).get_by_role("radio", name=options[n % len(options)], exact=True).click()
+    )
+
+
+def _option(label: str, first: int = 0, last: int = 3) -> Act:
+    """Another option of a select box; what is timed is the click on the option."""
+
+    def act(page: Page, n: int) -> None:
+        page.get_by_role("combobox", name=label).first.click()
+        page.get_by_role("option").nth(first + n % (last + 1 - first)).click()
+
+    return act
+
+
+def _slider(name: str) -> Act:
+    return lambda page, n: page.get_by_role("slider", name=name).first.press(
+        "ArrowRight" if n % 2 else "ArrowLeft"
+    )
+
+
+def _toggle(name: str) -> Act:
+    return lambda page, n: page.get_by_text(name, exact=True).click()
+
+
+CLICKS_MADE = (
+    Click("", "sharpness of the gate", _slider("sharpness")),
+    Click("Learned_scales", "same axes", _toggle("Same axes for both")),
+    Click("Learned_scales", "another training step", _slider("Training step")),
+    Click("Correlation_kernels", "a limit", _toggle("ω = 0")),
+    Click("Correlation_kernels", "another head", _option("Head of the pair")),
+    Click("Energy_gates", "shade by z", _segment("Shade by", "z-energy", "gate")),
+    Click("Energy_gates", "another head", _option("Layer and head", 1, 4)),
+    Click("Mechanisms", "another head", _option("Head")),
+    Click("Compare_runs", "bits", _segment("Scale", "bits", "nats")),
+    Click("Superadditivity", "bits", _segment("Scale", "bits", "nats")),
+    Click("Train", "another preset", _option("Preset", 0, 2)),
+    Click("Causality_audit", "another run", _option("Run")),
+)
+
+
+def clicks(served: Server, root: Path) -> list[Line]:
+    """A line for each of CLICKS_MADE, and one for changing pages."""
+    with browser() as opened:
+        page = new_page(opened)
+        page.add_init_script(f"document.addEventListener('DOMContentLoaded', {WATCH})")
+        return [_clicked(served, page, click) for click in CLICKS_MADE] + [_page_changes(served, page, root)]
+
+
+def open_page(served: Server, page: Page, name: str) -> None:
+    """Open a page of the app and wait until all of it stands."""
+    page.goto(f"{served.url}/{name}")
+    page.locator("h1").first.wait_for()
+    page.wait_for_function("quiet => window.bench?.rests(quiet)", arg=QUIET_MS)
+
+
+def _clicked(served: Server, page: Page, click: Click) -> Line:
+    open_page(served, page, click.page)
+    samples, work = [], []
+    for n in range(WARM_UP + CLICKS):
+        before = served.cpu_seconds()
+        click.act(page, n)
+        samples.append(_until_rest(page))
+        work.append(served.cpu_seconds() - before)
+    return _line(f"{click.page.replace('_', ' ') or 'Home'}: {click.what}", samples, work)
+
+
+def _page_changes(served: Server, page: Page, root: Path) -> Line:
+    """Every page through its link in the sidebar, from Home and back again."""
+    names = [path.stem.replace("_", " ") for path in sorted((root / "pages").glob("*.py"))]
+    links = page.get_by_test_id("stSidebar")
+    samples, work = [], []
+    for name in [*names, "Home", *names]:
+        before = served.cpu_seconds()
+        links.get_by_role("link", name=name, exact=True).click()
+        samples.append(_until_rest(page))
+        work.append(served.cpu_seconds() - before)
+    return _line("another page, by its link", samples, work, len(names) + 1)
+
+
+def _until_rest(page: Page) -> float:
+    page.wait_for_function("quiet => window.bench.rests(quiet)", arg=QUIET_MS)
+    return page.evaluate("(window.bench.last - window.bench.start) / 1000")
+
+
+def _line(name: str, samples: list[float], work: list[float], warm_up: int = WARM_UP) -> Line:
+    return Line(
+        name,
+        "s",
+        TARGET_SECONDS,
+        samples[warm_up:],
+        "wall",
+        warm_up=warm_up,
+        more={"warm_up_samples": samples[:warm_up], "server_cpu_seconds": work[warm_up:]},
+    )
