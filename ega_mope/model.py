@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ega_mope.attention import ATTENTIONS, Attention, Past, Trace
+from ega_mope.attention.ega import EnergyGatedAttention
 from ega_mope.config import ModelConfig, Plain, read_settings
 from ega_mope.dropout import Dropout
 from ega_mope.positions import POSITIONS, Position
@@ -69,6 +70,25 @@ class CharLM(nn.Module):
         trace = Trace(want)
         return self._run(ids, trace), trace
 
+    def trace_gates(self, ids: Int[Tensor, "batch time"]) -> Trace:
+        """`energy`, `z` and `gate` as in `trace`, without the work after the last gate.
+
+        ValueError for a model without energy gates.
+        """
+        gated = self.attentions[-1]
+        if not isinstance(gated, EnergyGatedAttention):
+            name = self.config.attention["name"]
+            raise ValueError(
+                f"model: expected one with energy gates, got attention {name}; choose another run"
+            )
+        trace = Trace(("energy", "z", "gate"))
+        positions, x = self._embed(ids, 0)
+        *before, last = self.blocks
+        for block in before:
+            x = block(x, self.position, positions, trace)
+        gated.gate_logit(last.norm_attention(x), x, trace)  # type: ignore[operator]
+        return trace
+
     @property
     def caches(self) -> bool:
         """Whether `next_logits` can read a text token by token: causal attention that keeps what it needs."""
@@ -87,15 +107,20 @@ class CharLM(nn.Module):
     def _run(
         self, ids: Tensor, trace: Trace, first: int = 0, pasts: Sequence[Past | None] | None = None
     ) -> Tensor:
-        positions = torch.arange(first, first + ids.shape[1], device=ids.device)
-        x = self.token_embedding(ids)
-        if "input" in self.position.acts_on(self.position.settings):
-            x = x + self.position.encode(positions).to(x.dtype)
+        positions, x = self._embed(ids, first)
         for block, past in zip(self.blocks, pasts or [None] * len(self.blocks), strict=True):
             trace.add("residual", x)
             x = block(x, self.position, positions, trace, past)
         trace.add("residual", x)
         return nn.functional.linear(self.norm_final(x), self.token_embedding.weight)
+
+    def _embed(self, ids: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """The positions from `first` on, and what enters the first block."""
+        positions = torch.arange(first, first + ids.shape[1], device=ids.device)
+        x = self.token_embedding(ids)
+        if "input" in self.position.acts_on(self.position.settings):
+            x = x + self.position.encode(positions).to(x.dtype)
+        return positions, x
 
     def learned(self) -> dict[str, Tensor]:
         """Every mechanism's learned scalars: `position.…`, and `attention.…` stacked as [layer, head]."""
