@@ -74,6 +74,10 @@ def _slider(name: str) -> Act:
     )
 
 
+def _pill(group: str) -> Act:
+    return lambda page, n: page.get_by_role("group", name=group).get_by_role("button").first.click()
+
+
 def _toggle(name: str) -> Act:
     return lambda page, n: page.get_by_text(name, exact=True).click()
 
@@ -82,7 +86,7 @@ CLICKS_MADE = (
     Click("", "sharpness of the gate", _slider("sharpness")),
     Click("Learned_scales", "same axes", _toggle("Same axes for both")),
     Click("Learned_scales", "another training step", _slider("Training step")),
-    Click("Correlation_kernels", "a limit", _toggle("ω = 0")),
+    Click("Correlation_kernels", "a limit", _pill("Limits")),
     Click("Correlation_kernels", "another head", _option("Head of the pair")),
     Click("Energy_gates", "shade by z", _segment("Shade by", "z-energy", "gate")),
     Click("Energy_gates", "another head", _option("Layer and head", 1, 4)),

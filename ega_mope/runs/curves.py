@@ -51,15 +51,19 @@ def read_curves(path: Path) -> dict[str, Curve]:
     """
     table = _table(path)
     column = {name: table[name].to_numpy() for name in NUMBERS}
-    splits = table["split"].to_numpy()
-    lost = np.isnan(column["loss_nats"]) & ~table["diverged"].fill_null(False).to_numpy()
+    splits = table["split"].combine_chunks().dictionary_encode()
+    place = splits.indices.to_numpy()
+    lost = np.isnan(column["loss_nats"])
+    if lost.any():
+        lost &= ~table["diverged"].fill_null(False).to_numpy()
     if lost.any():
         step = column["step"][lost][0]
         raise ValueError(
             f"{path.parent.name}: expected loss_nats or diverged in every record of {path.name}, "
             f"got neither at step {step:g}; restore it"
         )
-    return {split: _curve(column, np.flatnonzero(splits == split)) for split in sorted(set(splits))}
+    named = enumerate(splits.dictionary.to_pylist())
+    return {split: _curve(column, np.flatnonzero(place == number)) for number, split in named}
 
 
 def _curve(column: dict[str, np.ndarray], rows: Int[np.ndarray, " row"]) -> Curve:
