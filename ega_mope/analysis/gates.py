@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from ega_mope.analysis.windows import Window, batches, half_context, windows_over
+from ega_mope.attention import ATTENTIONS
+from ega_mope.attention.ega import EnergyGatedAttention
 from ega_mope.attention.gate_norms import GATE_NORMS
 from ega_mope.config import Plain
 from ega_mope.model import CharLM
@@ -187,8 +189,10 @@ def gates(
 
 def why_no_gates(run: Run) -> str | None:
     """None, or why this run has no gates to look at."""
-    attention = run.config.model.attention
-    return None if "gate_norm" in attention else f"attention {attention['name']} has no gates"
+    attention = run.config.model.attention["name"]
+    if not issubclass(ATTENTIONS[attention], EnergyGatedAttention):
+        return f"attention {attention} has no gates"
+    return None if (run.path / "model.safetensors").exists() else "its weights are not here"
 
 
 def _instead() -> str:
@@ -199,7 +203,7 @@ def _instead() -> str:
 def _checked(model: CharLM, tokenizer: Tokenizer | None) -> Tokenizer:
     """The tokenizer, where it and the model can be used together."""
     name = model.config.attention["name"]
-    if "gate_norm" not in model.config.attention:
+    if not issubclass(ATTENTIONS[name], EnergyGatedAttention):
         raise ValueError(f"model: expected one with energy gates, got attention {name}{_instead()}")
     if tokenizer is None:
         raise ValueError(

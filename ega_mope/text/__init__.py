@@ -3,6 +3,7 @@
 from ega_mope.text.corpora import (
     CORPORA,
     Corpus,
+    at_hand,
     decode_text,
     load_corpus,
     normalise_newlines,
@@ -26,6 +27,7 @@ __all__ = [
     "Corpus",
     "Reading",
     "Tokenizer",
+    "at_hand",
     "decode_text",
     "load_corpus",
     "normalise_newlines",

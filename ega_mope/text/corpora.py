@@ -21,6 +21,7 @@ TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+TINYSHAKESPEARE_FILE = "tinyshakespeare.txt"
 
 # UTF-32 comes first: its little-endian mark begins with UTF-16's.
 _BYTE_ORDER_MARKS = (
@@ -91,6 +92,13 @@ def load_corpus(name_or_path: str | Path) -> Corpus:
         raise ValueError(f"expected a corpus ({', '.join(CORPORA)}) or the path of a text file, got {shown}")
     path = path.resolve()
     return _corpus(path.name, decode_text(_read_bytes(path), str(path)), str(path))
+
+
+def at_hand(name_or_path: str | Path) -> bool:
+    """Whether `load_corpus` finds this text here, without the network."""
+    if str(name_or_path) != "tinyshakespeare":
+        return str(name_or_path) in CORPORA or _is_file(Path(name_or_path).expanduser())
+    return _tinyshakespeare_set_by_user() is not None or _is_file(_cache_folder() / TINYSHAKESPEARE_FILE)
 
 
 def store_corpus(text: str, folder: Path) -> Path:
@@ -170,18 +178,24 @@ def _tinyshakespeare_set_by_user() -> Path | None:
     return found
 
 
+def _cache_folder() -> Path:
+    import pooch
+
+    return Path(pooch.os_cache("ega-mope"))
+
+
 def _tinyshakespeare_cached() -> Path:
     """The copy in the user's cache, fetched once if it is not there (pooch checks the hash both times)."""
     import pooch
 
-    folder = Path(pooch.os_cache("ega-mope"))
+    folder = _cache_folder()
     try:
         with _quiet(pooch.get_logger()):
             return Path(
                 pooch.retrieve(
                     TINYSHAKESPEARE_URL,
                     known_hash=f"sha256:{TINYSHAKESPEARE_SHA256}",
-                    fname="tinyshakespeare.txt",
+                    fname=TINYSHAKESPEARE_FILE,
                     path=folder,
                 )
             )
