@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ega_mope.plots.gates import overview, thumbnails
-from ega_mope.plots.shades import SHADES, Mode, contrast, luminance
+from ega_mope.plots.shades import EVERY_SHADE, SHADES, Mode, contrast, luminance
 from ega_mope.plots.text import html_document, shaded_ansi, shaded_html, views
 
 FAMILY = "👩\u200d👩\u200d👧"
@@ -110,11 +110,11 @@ def draw(reading, **options):
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-@pytest.mark.parametrize("name", SHADES)
+@pytest.mark.parametrize("name", EVERY_SHADE)
 def test_every_class_carries_its_text_at_the_wcag_contrast(name, mode):
-    colours = SHADES[name].colours(mode)
+    colours = EVERY_SHADE[name].colours(mode)
 
-    assert len(colours) == SHADES[name].classes <= 16
+    assert len(colours) == EVERY_SHADE[name].classes <= 16
     assert len({background for background, _ in colours}) == len(colours)
     for background, text in colours:
         assert contrast(background, text) >= 4.5
@@ -298,3 +298,18 @@ def test_the_overview_frames_the_view_and_shows_weight_change_on_its_own_scale()
     assert np.array(fig.data[0].z, float).tolist() == [[-2.0, 0.0, 2.0]]
     assert (fig.data[0].zmin, fig.data[0].zmax) == (-2.0, 2.0)
     assert (fig.layout.shapes[0].x0, fig.layout.shapes[0].x1) == (100, 200)
+
+
+def test_the_asked_character_is_framed_and_hover_says_more():
+    reading = planted("ab\ncd", [0.1, 0.4, 0.5, None, 0.9])
+
+    drawn = draw(reading, asked=2, says=lambda place: [f"surprisal {place} nats"])
+
+    assert [cell["at"] for cell in drawn.cells if "asked" in cell["own"]] == [2]
+    assert drawn.cells[2]["own"] == ["nl", "asked"]
+    assert "surprisal 4 nats" in drawn.cells[4]["title"] and "surprisal" not in drawn.cells[3]["title"]
+
+
+def test_a_shade_is_offered_only_where_the_reading_holds_it():
+    with pytest.raises(ValueError, match=r"expected one of \(gate, z, change\), got 'surprisal'"):
+        draw(planted("a", [0.5]), shade="surprisal")

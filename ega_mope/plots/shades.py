@@ -64,45 +64,101 @@ class Shade:
         return [(background, ink(background)) for background in self.backgrounds(mode)]
 
 
+def _log2(values: NDArray[Any]) -> NDArray[Any]:
+    return np.log2(np.maximum(values, 2.0**-30))
+
+
+def _log10(values: NDArray[Any]) -> NDArray[Any]:
+    return np.log10(np.maximum(values, 1e-9))
+
+
+Palettes = dict[str, tuple[str, ...]]
+BLUES: Palettes = {
+    "light": ("#f3f7fb", "#c6deef", "#86bbdf", "#3f8cc4", "#0b4f8c"),
+    "dark": ("#18202a", "#1c3a56", "#285f8e", "#4a97cf", "#aadeff"),
+}
+BROWNS: Palettes = {
+    "light": ("#fcf6ee", "#f5dab8", "#e8b070", "#c9782a", "#7d4308"),
+    "dark": ("#211c16", "#463013", "#7a521a", "#bf8438", "#ffd296"),
+}
+GREENS: Palettes = {
+    "light": ("#f3f8f4", "#c5e5d2", "#7fc6a1", "#2f9168", "#08573a"),
+    "dark": ("#16211c", "#1a4233", "#226f53", "#42ad84", "#a3f0cf"),
+}
+TEAL_TO_PURPLE: Palettes = {
+    "light": ("#01665e", "#7ecabd", "#f4f4f1", "#c9a6d8", "#762a83"),
+    "dark": ("#62dccb", "#1f6f66", "#1e252d", "#71478a", "#e4b0f4"),
+}
+BLUE_TO_BROWN: Palettes = {
+    "light": ("#1b5fa6", "#8fc3e3", "#f4f4f1", "#fbbd74", "#a84f04"),
+    "dark": ("#86caff", "#28628f", "#1e252d", "#855518", "#ffbb63"),
+}
+BROWN_TO_BLUE: Palettes = {mode: colours[::-1] for mode, colours in BLUE_TO_BROWN.items()}
+
+
+def _share(label: str, attribute: str, prefix: str, ends: tuple[str, str, str], palettes: Palettes) -> Shade:
+    """A shade in one hue for what lies between 0 and 1."""
+    return Shade(
+        label=label, attribute=attribute, prefix=prefix, classes=16, low=0.0, high=1.0, transform=_itself,
+        ends=ends, **palettes,
+    )  # fmt: skip
+
+
+def _around(
+    label: str,
+    attribute: str,
+    prefix: str,
+    reach: float,
+    ends: tuple[str, str, str],
+    palettes: Palettes,
+    transform: Callable[[NDArray[Any]], NDArray[Any]] = _itself,
+) -> Shade:
+    """A diverging shade of −reach … reach after the transform."""
+    return Shade(
+        label=label, attribute=attribute, prefix=prefix, classes=15, low=-reach, high=reach, transform=transform,
+        ends=ends, **palettes,
+    )  # fmt: skip
+
+
+def _attention(label: str, attribute: str) -> Shade:
+    """Attention of one query by decade: most keys get little, and a thousandth is still told from none."""
+    return Shade(
+        label=label, attribute=attribute, prefix="a", classes=12, low=-3.0, high=0.0, transform=_log10,
+        ends=("0.001 or less", "0.03", "1"), **GREENS,
+    )  # fmt: skip
+
+
+TIMES = ("×¼ or less", "×1", "×4 or more")
 SHADES = {
-    "gate": Shade(
-        label="gate",
-        attribute="gate",
-        prefix="g",
-        classes=16,
-        low=0.0,
-        high=1.0,
-        transform=_itself,
-        ends=("0 closed", "½", "1 open"),
-        light=("#f3f7fb", "#c6deef", "#86bbdf", "#3f8cc4", "#0b4f8c"),
-        dark=("#18202a", "#1c3a56", "#285f8e", "#4a97cf", "#aadeff"),
-    ),
-    "z": Shade(
-        label="z-energy",
-        attribute="z",
-        prefix="z",
-        classes=15,
-        low=-3.0,
-        high=3.0,
-        transform=_itself,
-        ends=("−3 or less", "0", "+3 or more"),
-        light=("#01665e", "#7ecabd", "#f4f4f1", "#c9a6d8", "#762a83"),
-        dark=("#62dccb", "#1f6f66", "#1e252d", "#71478a", "#e4b0f4"),
-    ),
-    "change": Shade(
-        label="weight change",
-        attribute="weight_change",
-        prefix="w",
-        classes=15,
-        low=-2.0,
-        high=2.0,
-        transform=lambda values: np.log2(np.maximum(values, 2.0**-30)),
-        ends=("×¼ or less", "×1", "×4 or more"),
-        light=("#1b5fa6", "#8fc3e3", "#f4f4f1", "#fbbd74", "#a84f04"),
-        dark=("#86caff", "#28628f", "#1e252d", "#855518", "#ffbb63"),
+    "gate": _share("gate", "gate", "g", ("0 closed", "½", "1 open"), BLUES),
+    "z": _around("z-energy", "z", "z", 3.0, ("−3 or less", "0", "+3 or more"), TEAL_TO_PURPLE),
+    "change": _around("weight change", "weight_change", "w", 2.0, TIMES, BLUE_TO_BROWN, _log2),
+}
+"""Of a reading of gates. Gates in one hue; z-energy and weight change diverge, around 0 and around 1×."""
+
+RANKS = ("lowest here", "middle", "highest here")
+SURPRISE = {
+    "gate rank": _share("gate, by rank", "gate_rank", "r", RANKS, BLUES),
+    "surprisal": _share("surprisal, by rank", "surprisal_rank", "s", RANKS, BROWNS),
+    "difference": _around(
+        "gate rank − surprisal rank",
+        "difference",
+        "d",
+        1.0,
+        ("−1 surprising, gate shut", "0", "1 gate open, no surprise"),
+        BROWN_TO_BLUE,
     ),
 }
-"""By name. Gates in one hue; z-energy and weight change diverge, around 0 and around 1×."""
+"""Of a reading of gates beside surprisal, both by their rank in the text."""
+
+ATTENTION = {
+    "without": _attention("attention without the gate", "weight"),
+    "with": _attention("attention with the gate", "share"),
+    "gating": _around("with / without", "gating", "q", 2.0, TIMES, BLUE_TO_BROWN, _log2),
+}
+"""Of what one character attends to."""
+
+EVERY_SHADE = SHADES | SURPRISE | ATTENTION
 
 
 def contrast(one: str, other: str) -> float:
@@ -163,6 +219,7 @@ STRUCTURE = (
     ".gates .code::before{content:attr(data-code);font-size:.65em;border:1px solid;border-radius:3px;padding:0 2px}"
     ".gates .few{background-image:repeating-linear-gradient(135deg,currentColor 0 1px,transparent 1px 4px);"
     "background-size:100% .3em;background-position:0 100%;background-repeat:no-repeat}"
+    ".gates .asked{outline:2px solid #d55e00;outline-offset:-1px}"
     ".gates .edge{box-shadow:-3px 0 0 #d55e00}"
     ".gates .new{text-decoration:underline dotted 1px;text-underline-offset:.2em}"
     f".gates .unread{{{_both('color', UNREAD_INK['light'], UNREAD_INK['dark'])}"

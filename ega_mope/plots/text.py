@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import itertools
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,11 +19,14 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from ega_mope.plots.shades import SHADES, Shade, style_sheet
+from ega_mope.plots.shades import EVERY_SHADE, Shade, style_sheet
 
 CLUSTER = regex.compile(r"\X")
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories shown as their code point: controls, marks that turn the text around, what no font has."""
+
+Says = Callable[[int], list[str]]
+"""What hover adds about the character at a position, line by line."""
 
 LARGE = 20_000
 """From this many characters on, hover in a document is by run and not by character."""
@@ -93,12 +96,14 @@ def cells(
     start: int = 0,
     stop: int | None = None,
     keep_above: float = 0.0,
+    asked: int | None = None,
 ) -> list[Cell]:
     """The clusters of characters start … stop − 1 as they are drawn; ValueError for an unknown shade.
 
-    Those with a gate of at most `keep_above` are drawn without their shade (class `cut`).
+    Those with a gate of at most `keep_above` are drawn without their shade (class `cut`); the one that holds
+    the position `asked` is framed.
     """
-    chosen = _shade(shade)
+    chosen = _shade(of, shade)
     values = getattr(of, chosen.attribute)
     if values is None:
         raise ValueError(
@@ -114,8 +119,9 @@ def cells(
     for begin, end in clusters(of.characters[start:stop]):
         first = next((place for place in range(begin, end) if known[place]), None)
         own = _look(of.characters[start + begin : start + end])
+        own += " asked" if asked is not None and begin <= asked - start < end else ""
         if first is None:
-            found.append(Cell(start + begin, start + end, -1, "unread", own))
+            found.append(Cell(start + begin, start + end, -1, "unread", own.strip()))
             continue
         run = f"{chosen.prefix}{classes[first]}" if classes[first] >= 0 else "none"
         run += " few" if of.few[start + first] else ""
@@ -136,21 +142,28 @@ def shaded_html(
     stop: int | None = None,
     keep_above: float = 0.0,
     by_run: bool = False,
+    asked: int | None = None,
+    says: Says | None = None,
 ) -> str:
     """One style block, the key to the shades, and the text; layer and head count from 0.
 
     Hover says a character's glyph, code point, position, gate and weight change in every head; with
     `by_run` just a run's positions and gates, for long texts. Each cell has its first character's
-    position in `data-p`, each run its class (`g0` … `g15` for gates: gate · 16, rounded down).
+    position in `data-p`, each run its class (`g0` … `g15` for gates: gate · 16, rounded down). The
+    character at `asked` is framed; `says` adds lines to a character's hover.
     """
-    drawn = cells(of, layer=layer, head=head, shade=shade, start=start, stop=stop, keep_above=keep_above)
+    drawn = cells(
+        of, layer=layer, head=head, shade=shade, start=start, stop=stop, keep_above=keep_above, asked=asked
+    )
     runs = []
     for classes, group in itertools.groupby(drawn, key=lambda cell: cell.run):
         alike = list(group)
         title = f' title="{_escape(_run_title(of, alike, layer, head))}"' if by_run else ""
-        inner = "".join(_cell_html(of, cell, layer, head, titled=not by_run) for cell in alike)
+        inner = "".join(
+            _cell_html(of, cell, "" if by_run else _title(of, cell, layer, head, says)) for cell in alike
+        )
         runs.append(f'<span class="{classes}"{title}>{inner}</span>')
-    chosen = _shade(shade)
+    chosen = _shade(of, shade)
     return (
         f'{style_sheet(chosen)}<div class="gates">{_key(chosen)}'
         f'<div class="text" dir="auto">{"".join(runs)}</div></div>'
@@ -194,7 +207,7 @@ def shaded_ansi(
 
     Control characters are shown as pictures, so that no text can steer the terminal.
     """
-    chosen = _shade(shade)
+    chosen = _shade(of, shade)
     paint = {f"{chosen.prefix}{k}": _ansi(*pair) for k, pair in enumerate(chosen.colours("dark"))}
     paint |= {"unread": "\x1b[31;9m", "few": "\x1b[4m", "cut": "\x1b[0m", "none": ""}
     parts = []
@@ -210,10 +223,13 @@ def shaded_ansi(
     return f"{''.join(parts)}\n\n{key}; \x1b[4mfew to compare with\x1b[0m, \x1b[31;9mnot read\x1b[0m\n"
 
 
-def _shade(name: str) -> Shade:
-    if name not in SHADES:
-        raise ValueError(f"shade: expected one of ({', '.join(SHADES)}), got {name!r}; choose one of them")
-    return SHADES[name]
+def _shade(of: GatesOfText, name: str) -> Shade:
+    """The shade of that name, if the reading holds what it shows."""
+    there = dir(of)  # not hasattr, which would compute what is only asked for
+    able = [known for known, shade in EVERY_SHADE.items() if shade.attribute in there]
+    if name not in able:
+        raise ValueError(f"shade: expected one of ({', '.join(able)}), got {name!r}; choose one of them")
+    return EVERY_SHADE[name]
 
 
 def _look(text: str) -> str:
@@ -225,20 +241,19 @@ def _look(text: str) -> str:
     return {"\n": "nl", "\t": "tab"}.get(text, "code" if unicodedata.category(text) in INVISIBLE else "")
 
 
-def _cell_html(of: GatesOfText, cell: Cell, layer: int, head: int, *, titled: bool) -> str:
+def _cell_html(of: GatesOfText, cell: Cell, title: str) -> str:
     text = of.characters[cell.start : cell.stop]
-    if not titled and not cell.own:
+    if not title and not cell.own:
         return _escape(text)
     attributes = f' data-p="{cell.start}"' + (f' class="{cell.own}"' if cell.own else "")
     if "code" in cell.own.split():
         attributes += f' data-code="{_code_point(text)}"'
         text = ""
-    if titled:
-        attributes += f' title="{_escape(_title(of, cell, layer, head))}"'
+    attributes += f' title="{_escape(title)}"' if title else ""
     return f"<span{attributes}>{_escape(text)}</span>"
 
 
-def _title(of: GatesOfText, cell: Cell, layer: int, head: int) -> str:
+def _title(of: GatesOfText, cell: Cell, layer: int, head: int, says: Says | None) -> str:
     """What hover says of one cell: a line a code point, then every head for the one it is shaded by."""
     lines = []
     for place in range(cell.start, cell.stop):
@@ -256,6 +271,7 @@ def _title(of: GatesOfText, cell: Cell, layer: int, head: int) -> str:
             lines.append("too few tokens to compare with")
         value = _value(of, layer, head, place)
         lines.append(f"layer {layer + 1}, head {head + 1}: {value}, z-energy {of.z[layer, head, place]:+.2f}")
+        lines += says(place) if says else []
     if cell.owner >= 0:
         lines.append("every head: gate and weight change")
         lines += [f"layer {number + 1}: {_row(of, number, cell.owner)}" for number in range(of.gate.shape[0])]
