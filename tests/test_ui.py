@@ -211,6 +211,37 @@ def test_new_weights_in_the_folder_are_loaded_again(own, tiny_runs):
     assert (before.token_embedding.weight != after.token_embedding.weight).any()
 
 
+LONG_WORK = """
+import streamlit as st
+from ega_mope.ui.long_work import kept_work
+
+def work(report):
+    st.session_state["made"] = st.session_state.get("made", 0) + 1
+    for step in range(5):
+        report((step + 1) / 5, "counting")
+    return "the answer"
+
+inputs = st.session_state.setdefault("inputs", "some text")
+st.text(kept_work("count", inputs, work))
+"""
+
+
+def test_long_work_is_done_once_for_its_inputs_and_not_again_when_cancelled():
+    at = AppTest.from_string(LONG_WORK, default_timeout=180).run()
+    assert at.text[0].value == "the answer"
+    assert not at.button
+    at.run()
+    assert at.session_state["made"] == 1
+
+    at.session_state["inputs"] = "another text"
+    at.session_state["count-cancelled"] = "another text"  # what the Cancel button leaves behind
+    at.run()
+    assert not at.text and at.session_state["made"] == 1 and "Cancelled" in at.info[0].value
+
+    at.button(key="count-again").click().run()
+    assert at.text[0].value == "the answer" and at.session_state["made"] == 2
+
+
 def test_the_app_command_refuses_where_there_is_no_app(monkeypatch, tmp_path, capsys):
     from ega_mope.cli import run
 

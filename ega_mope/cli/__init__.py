@@ -16,6 +16,7 @@ import ega_mope
 from ega_mope.cli.app import app
 from ega_mope.cli.audit import audit
 from ega_mope.cli.compare import compare
+from ega_mope.cli.correlates import correlates, spectral
 from ega_mope.cli.data import data
 from ega_mope.cli.export import export
 from ega_mope.cli.gates import gates
@@ -27,6 +28,7 @@ from ega_mope.cli.mechanisms import mechanisms
 from ega_mope.cli.runs import runs, show
 from ega_mope.cli.scales import scales
 from ega_mope.cli.superadditivity import superadditivity
+from ega_mope.cli.surprise import surprise
 from ega_mope.cli.sweep import sweep
 from ega_mope.cli.train import train
 from ega_mope.cli.work import probe, work
@@ -48,6 +50,9 @@ for command in (
     runs,
     show,
     gates,
+    correlates,
+    spectral,
+    surprise,
     scales,
     kernels,
     length,

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.texts import (
+    asked_heads,
+    given_text,
+    head_option,
+    layer_option,
+    text_file_option,
+    text_option,
+)
 
 if TYPE_CHECKING:
     from ega_mope.analysis.gates import GateReading
@@ -16,14 +24,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @run_argument
-@click.option("--text", help="The text itself.")
-@click.option(
-    "--text-file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="A file that holds the text; - for stdin.",
-)
-@click.option("--layer", type=click.IntRange(1), help="Layer to show, counted from 1.")
-@click.option("--head", type=click.IntRange(1), help="Head to show, counted from 1.")
+@text_option
+@text_file_option
+@layer_option
+@head_option
 @click.option(
     "--shade", default="gate", show_default=True, metavar="gate|z|change", help="What --html and --ansi show."
 )
@@ -67,11 +71,11 @@ def gates(
     if as_json + as_csv + ansi + (html is not None) > 1:
         raise ValueError("output: expected one of --json, --csv, --html, --ansi, got several; choose one")
     opened = open_run(run)
-    wanted = _text(text, text_file)
+    wanted = given_text(text, text_file)
     reading = read_gates(
         opened, wanted, device=device, weight_change=not no_weight_change, progress=_progress
     )
-    heads = _heads(reading, layer, head)
+    heads = asked_heads(reading, layer, head)
     one = max(heads, key=lambda place: reading.spread()[place])
     if as_json:
         print_json(reading.to_json())
@@ -89,34 +93,6 @@ def gates(
         _say(reading, one, keep_above)
     else:
         _print_heads(reading, heads, keep_above)
-
-
-def _text(text: str | None, file: Path | None) -> str:
-    from ega_mope.text import decode_text
-
-    if (text is None) == (file is None):
-        got = "none" if text is None else "both"
-        raise ValueError(f"text: expected --text or --text-file, got {got}; give one of them")
-    if text is None:
-        with click.open_file(str(file), "rb") as opened:
-            return decode_text(opened.read(), str(file))
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("text: expected UTF-8, got bytes that are not; put the text in a file instead")
-    return text
-
-
-def _heads(reading: GateReading, layer: int | None, head: int | None) -> list[tuple[int, int]]:
-    """The heads, from 0, that --layer and --head leave."""
-    for name, value, there in zip(("layer", "head"), (layer, head), reading.gate.shape[:2], strict=True):
-        if value is not None and value > there:
-            raise ValueError(f"{name}: expected 1 to {there}, got {value}; choose one of those")
-    layers, heads = reading.gate.shape[:2]
-    return [
-        (one, other)
-        for one in range(layers)
-        for other in range(heads)
-        if (layer is None or one == layer - 1) and (head is None or other == head - 1)
-    ]
 
 
 def _write_html(

@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from ega_mope.analysis import gate_tables as tables
 from ega_mope.analysis.gates import GateReading, gates
@@ -19,26 +21,52 @@ from ega_mope.ui.show import plain, table
 
 A_VIEW = 2_000
 """Characters on the screen at once, about."""
+QUICK = 20_000
+"""Characters; in a longer text the weight change is computed only where it is asked for."""
+WIDEST = "largest spread"
+
+Stamp = tuple[int, int] | None
+"""A run's weights: their file's time of change and size; None where there are none."""
+
+
+def stamp(run: Run) -> Stamp:
+    """What tells a run's weights from others under the same name."""
+    weights = run.path / "model.safetensors"
+    if not weights.exists():
+        return None
+    stat = weights.stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
 def read_gates(run: Run, text: str, *, weight_change: bool) -> GateReading:
     """The gates of this text, kept as long as the run's weights stay as they are."""
-    weights = run.path / "model.safetensors"
-    stat = weights.stat() if weights.exists() else None
-    return _read(str(weights), stat and (stat.st_mtime_ns, stat.st_size), text, weight_change, run)
+    return _read(str(run.path), stamp(run), text, weight_change, run)
 
 
 @st.cache_resource(max_entries=6, show_spinner="Reading the text …")
-def _read(
-    weights: str, stamp: tuple[int, int] | None, text: str, weight_change: bool, _run: Run
-) -> GateReading:
+def _read(path: str, stamp: Stamp, text: str, weight_change: bool, _run: Run) -> GateReading:
     found = gates(load_model(_run), text, tokenizer=_run.tokenizer, weight_change=weight_change)
     return dataclasses.replace(found, run=_run.name)
 
 
+def pick_head(reading: GateReading, where: DeltaGenerator) -> tuple[int, int]:
+    """Layer and head, from 0, chosen in `where` and in the URL; opens on the one with the largest spread."""
+    heads = {
+        f"L{layer + 1} H{head + 1}": (layer, head) for layer, head in np.ndindex(*reading.gate.shape[:2])
+    }
+    chosen = where.selectbox("Layer and head", [WIDEST, *heads], key="head", bind="query-params")
+    return heads.get(chosen, reading.widest())
+
+
+def pick_view(characters: str) -> tuple[int, int]:
+    """Start and stop of the part of the text on the screen."""
+    parts = _views(characters)
+    number = st.pagination(len(parts), key="view", bind="query-params") if len(parts) > 1 else 1
+    return parts[number - 1]
+
+
 @st.cache_data(max_entries=6, show_spinner=False)
-def views_of(characters: str) -> list[tuple[int, int]]:
-    """Start and stop of each view of the text."""
+def _views(characters: str) -> list[tuple[int, int]]:
     return views(characters, A_VIEW)
 
 

@@ -51,21 +51,28 @@ def _rest(run: Run) -> Plain:
     return {key: value for key, value in run.settings().items() if not key.startswith(left_out)}
 
 
+def why_no_counts(run: Run) -> str | None:
+    """None, or why the characters of the run's training text cannot be counted; nothing is fetched for it."""
+    corpus = run.document["corpus"]
+    if corpus["sha256"] is None:
+        return "the run was imported without its training text"
+    if corpus["name"] == "tinyshakespeare" and not at_hand("tinyshakespeare"):
+        return "its training text is not here (`ega-mope data tinyshakespeare` fetches it)"
+    try:
+        run.corpus()
+    except ValueError:
+        return "its training text is not here"
+    return None
+
+
 def unigram_counts(run: Run, text: str) -> tuple[Counter[str], str]:
     """How often each character occurs where rarity is taken from, and in words where that is.
 
-    The run's training text where it is here; nothing is fetched for it. Else `text` itself.
+    The run's training text where it is here, else `text` itself.
     """
-    if run.document["corpus"]["sha256"] is None:
-        reason = "the run was imported without its training text"
-    elif run.document["corpus"]["name"] == "tinyshakespeare" and not at_hand("tinyshakespeare"):
-        reason = "its training text is not here (`ega-mope data tinyshakespeare` fetches it)"
-    else:
-        try:
-            whole = run.corpus().text
-        except ValueError:
-            reason = "its training text is not here"
-        else:
-            counted = whole[: int(TRAINING_SHARE * len(whole))]
-            return Counter(counted), f"the run's training text ({len(counted):,} characters)"
-    return Counter(text), f"this text itself ({len(text):,} characters), since {reason}"
+    reason = why_no_counts(run)
+    if reason:
+        return Counter(text), f"this text itself ({len(text):,} characters), since {reason}"
+    whole = run.corpus().text
+    counted = whole[: int(TRAINING_SHARE * len(whole))]
+    return Counter(counted), f"the run's training text ({len(counted):,} characters)"

@@ -111,7 +111,12 @@ def measure(
     places = np.flatnonzero(among & np.isfinite(np.stack(columns)).all(axis=0))
     reasons = {name: _why_not(values[places]) for name, values in features.items()}
     names = tuple(name for name, reason in reasons.items() if reason is None)
-    chosen = np.stack([features[name][places] for name in names]) if names else np.empty((0, len(places)))
+    if not names:
+        raise ValueError(
+            f"text: expected one with at least {LEAST_MARKS} characters that differ in what is measured, got "
+            f"{len(places)} characters that can be measured; choose a longer text"
+        )
+    chosen = np.stack([features[name][places] for name in names])
     found, total = {}, len(outcomes)
     for number, (outcome, values) in enumerate(outcomes.items()):
         found[outcome] = associate(

@@ -13,8 +13,9 @@ from ega_mope.analysis.gate_meaning.measure import FEATURES, Measured
 from ega_mope.config import Plain
 
 MANY = (
-    "A sentence counts a correlation only where its interval excludes zero after widening, so that the intervals of all "
-    "heads and features hold at once in 95 of 100 texts; a row's other intervals are for that row alone."
+    "ρ is the partial rank correlation, all other features held. A sentence counts it only where its interval excludes "
+    "zero after widening, so that those of all heads and features hold at once in 95 of 100 texts (Bonferroni); a row's "
+    "other intervals are for that row alone."
 )
 """How the many comparisons are treated."""
 
@@ -110,10 +111,10 @@ def summary(found: Correlates) -> str:
     """How many heads go with what, in a sentence."""
     every = verdicts(found)
     tally = [(sum(v.feature == name for v in every), PLURAL[name]) for name in FEATURES]
-    parts = [f"{count} most with {name}" for count, name in sorted(tally, reverse=True) if count]
+    parts = [f"{count} with {name}" for count, name in sorted(tally, reverse=True) if count]
     nothing = sum(v.feature is None for v in every)
     parts += [f"{nothing} with nothing that was measured"] if nothing else []
-    return f"Of {len(every)} heads {', '.join(parts)}."
+    return f"What the gates of {len(every)} heads go with most: {', '.join(parts)}."
 
 
 def rarity_sentence(found: Correlates) -> str:
@@ -139,6 +140,27 @@ def _counted(measured: Measured, outcome: str, feature: str) -> str | None:
         ends[measured.features.index(feature)] for ends in measured.outcomes[outcome].partial_at_once()
     )
     return f"{int(((low > 0) | (high < 0)).sum())} of {len(low)}"
+
+
+def measured_notes(found: Correlates) -> list[str]:
+    """How much was measured, where rarity comes from, and what could not be measured."""
+    read = f"the first {found.characters:,} of " if found.characters < found.characters_in_all else ""
+    return [
+        f"{len(found.text.places):,} characters measured of {read}{found.characters_in_all:,}",
+        f"rarity is counted in {found.rarity_from}",
+        *(f"{name} is not measured: {why}" for name, why in found.text.not_measured.items()),
+    ]
+
+
+def notes(found: Correlates) -> list[str]:
+    """What belongs beside any of these numbers, line by line."""
+    future = {
+        True: f"{found.run} sees the future: what its gates and its surprisal go with may be what comes later",
+        None: f"it is not known whether {found.run} sees the future",
+    }
+    lines = [future[found.sees_future]] if found.sees_future in future else []
+    lines += [found.notice] if found.notice else []
+    return [*lines, *measured_notes(found), summary(found), rarity_sentence(found), MANY]
 
 
 def verdict_table(found: Correlates) -> pd.DataFrame:
