@@ -153,10 +153,9 @@ def _rarity(found: Correlates) -> None:
         alt="Partial correlation with rarity of gates, weight change, and attention received without gates",
         how_to_read="A point a head: how gate and weight change go with rarity, all else held, beside the attention that "
         "keys receive from later queries in a run without gates, as a multiple of even attention. Filled: counts after "
-        "widening. If plain attention already reached as far from zero, gates would add nothing in this respect.",
+        "widening. Where plain attention is as far from zero, it tells rare characters from common ones without a gate.",
         table=part,
     )
-    st.caption(plain(words.rarity_sentence(found)))
 
 
 @st.cache_resource(max_entries=16, show_spinner="Comparing with random orders …")
@@ -185,5 +184,5 @@ def _spectra(found: Spectral, place: tuple[int, int]) -> None:
         st.caption(
             "Channels of an embedding have no order of their own. A wavelet or sinusoid position encoding gives them "
             "one: it fills even channels with cosines and odd ones with sines, so a gate that listens to position "
-            "peaks at the last k."
+            "can peak at the last k."
         )

@@ -14,7 +14,7 @@ from ega_mope.config import Plain
 
 MANY = (
     "ρ is the partial rank correlation, all other features held. A sentence counts it only where its interval excludes "
-    "zero after widening, so that those of all heads and features hold at once in 95 of 100 texts (Bonferroni); a row's "
+    "zero after widening, so that those of all heads and features hold at once in about 95 of 100 texts (Bonferroni); a row's "
     "other intervals are for that row alone."
 )
 """How the many comparisons are treated."""
