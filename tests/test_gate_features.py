@@ -36,16 +36,16 @@ def model_of(tokenizer, context=8):
 def test_boundaries_words_and_suffixes_of_a_line_known_by_eye():
     text = "Who's␣there?␣The␣sailing␣3.2␣“Go!”␣he⏎"
     expected = {
-        features.word_starts: "W.....t......T...s.......3.2..G....h..",
-        features.word_ends: ".....␣.....?....␣.......␣.·.␣...!....⏎".replace("·", "."),
-        features.line_ends: ".....................................⏎",
-        features.sentence_ends: "...........?....................!.....",
-        features.function_words: "......there..The...................he.",
-        features.suffix_starts: "...'.................i................",
+        features.word_starts: "W_____t______T___s_______3_2__G____h__",
+        features.word_ends: "_____␣_____?____␣_______␣_._␣___!____⏎",
+        features_line_ends: ".....................................⏎",
+        features_sentence_ends: "...........?....................!.....",
+        features_function_words: "......there..The...................he.",
+        features_suffix_starts: "...'.................i................",
     }
     for find, line in expected.items():
         marks = find(text.replace("␣", " ").replace("⏎", "\n"))
-        shown = "".join(character if mark else "." for character, mark in zip(text, marks, strict=True))
+        shown = "".join(character if mark else "_" for character, mark in zip(text, marks, strict=True))
         assert shown == line, find.__name__
 
 
