@@ -38,10 +38,10 @@ def test_boundaries_words_and_suffixes_of_a_line_known_by_eye():
     expected = {
         features.word_starts: "W_____t______T___s_______3_2__G____h__",
         features.word_ends: "_____␣_____?____␣_______␣_._␣___!____⏎",
-        features_line_ends: ".....................................⏎",
-        features_sentence_ends: "...........?....................!.....",
-        features_function_words: "......there..The...................he.",
-        features_suffix_starts: "...'.................i................",
+        features.line_ends: "_____________________________________⏎",
+        features.sentence_ends: "___________?____________________!_____",
+        features.function_words: "______there__The___________________he_",
+        features.suffix_starts: "___'_________________i________________",
     }
     for find, line in expected.items():
         marks = find(text.replace("␣", " ").replace("⏎", "\n"))
