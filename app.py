@@ -4,6 +4,7 @@ import streamlit as st
 
 from ega_mope import ui
 from ega_mope.analysis import home
+from ega_mope.analysis.runs import marked_name
 from ega_mope.plots.home import gate_figure, morlet_figure
 from ega_mope.runs import Run, runs_folder, shipped_folder
 
@@ -67,9 +68,10 @@ def gate() -> None:
         "sharpness α, 1/standard deviation", 0.1, 10.0, 2.0, 0.1, key="sharpness", bind="query-params"
     )
     curve, learned = home.gate_curve(theta, alpha), home.learned_gate_curves(run)
-    behind = f" Grey: what each head of {ui.plain(run.name)} learned." if run and len(learned) else ""
+    name = marked_name(run) if run else None
+    behind = f" Grey: what each head of {ui.plain(name)} learned." if name and len(learned) else ""
     ui.figure(
-        gate_figure(curve, learned, theta, run.name if run else None),
+        gate_figure(curve, learned, theta, name),
         key="gate",
         alt=f"The gate rises from 0 to 1 around z = {theta:g}; sharpness {alpha:g}.",
         how_to_read="A token whose energy lies above θ keeps most of its say in attention, one below loses it; "

@@ -7,6 +7,7 @@ from ega_mope import ui
 from ega_mope.analysis import scales as analysis
 from ega_mope.analysis.clusters import verdict
 from ega_mope.analysis.position_norm import embedding_norm, morlet_norm
+from ega_mope.analysis.runs import marked_name
 from ega_mope.analysis.scales import Scales
 from ega_mope.plots import scales as plots
 from ega_mope.runs import Run
@@ -70,7 +71,7 @@ def show_reach(run: Run, found: Scales) -> None:
 def show_norms(runs: list[Run], found: list[Scales]) -> None:
     """What position still says at token b, all runs in one figure."""
     st.subheader("What does position still say at token b?", anchor=False)
-    names = [ui.run_id(run) for run in runs]
+    names = [marked_name(run, ui.run_id(run)) for run in runs]
     norms = [morlet_norm(one, run.config.model.context_length) for run, one in zip(runs, found, strict=True)]
     said = [f"{name}: {norm.in_words}" for name, norm in zip(names, norms, strict=True)]
     st.markdown("  \n".join(map(ui.plain, said)))
@@ -93,7 +94,7 @@ def beside(runs: list[Run], title: str) -> list[st.delta_generator.DeltaGenerato
     st.subheader(title, anchor=False)
     columns = st.columns(len(runs), gap="large")
     for column, run in zip(columns, runs, strict=True):
-        column.markdown(f"**{ui.plain(ui.run_id(run))}**")
+        column.markdown(f"**{ui.plain(marked_name(run, ui.run_id(run)))}**")
     return columns
 
 

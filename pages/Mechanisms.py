@@ -26,7 +26,7 @@ def catalogue(found: list[Entry]) -> None:
     for kind in dict.fromkeys(entry.kind for entry in found):
         st.subheader(f"{kind.capitalize()}s", anchor=False)
         for entry in (entry for entry in found if entry.kind == kind):
-            future = "" if entry.causal else "  :orange-badge[:material/visibility: sees the future]"
+            future = "" if entry.causal else f"  {ui.FUTURE_BADGE}"
             with st.expander(f"**{entry.name}** · {ui.plain(entry.source)}{future}"):
                 st.text(entry.text)
                 counts = ", ".join(f"{size} {count:,}" for size, count in entry.parameters.items())

@@ -8,6 +8,7 @@ from ega_mope import ui
 from ega_mope.analysis import superadditivity_report as report
 from ega_mope.analysis.factorial import CELLS, Family, find_families
 from ega_mope.analysis.losses import COMPARE_POINTS, METRICS
+from ega_mope.analysis.runs import future_mark
 from ega_mope.analysis.superadditivity import superadditivity
 from ega_mope.plots.superadditivity import seed_gains, waterfall
 from ega_mope.runs import BrokenRun
@@ -25,8 +26,9 @@ def choose_family(families: list[Family]) -> Family:
         st.query_params["family"] = st.session_state["picked-family"]
 
     def label(key: str) -> str:
-        mark = " · ⚠ sees the future" if by_key[key].sees_future else ""
-        return f"{by_key[key].label} · N = {len(by_key[key].seeds)}{mark}"
+        family = by_key[key]
+        said = (family.label, f"N = {len(family.seeds)}", future_mark(family.sees_future))
+        return " · ".join(filter(None, said))
 
     return by_key[st.selectbox("2×2", list(by_key), format_func=label, key="picked-family", on_change=keep)]
 
@@ -75,7 +77,7 @@ cells, gains = report.cells_table(result), report.gains_table(result)
 
 st.markdown(f"#### {ui.plain(report.verdict(result))}")
 if family.sees_future:
-    st.markdown(f"{ui.sees_future_badge(family.cells['11'][0])} {report.FUTURE_NOTE}")
+    st.markdown(f"{ui.FUTURE_BADGE} {report.FUTURE_NOTE}")
 st.markdown("\n".join(f"- {ui.plain(line)}" for line in report.remarks(result)))
 st.markdown(f"**The four cells**, {result.unit}: {COMPARE_POINTS[point]}")
 st.table(report.printed(cells), border="horizontal", hide_index=True)

@@ -436,6 +436,7 @@ def test_the_command_reports_each_cell(
         {
             "cell": "plain",
             "n": 1,
+            "sees_future": False,
             "mean_best_loss_nats": best.loss_nats,
             "mean_final_loss_nats": answer["runs"][0]["final_loss_nats"],
             "failed": 0,
@@ -444,7 +445,8 @@ def test_the_command_reports_each_cell(
     ]
     assert cli.run(arguments) == 0
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[1].split()[:3] == ["plain", "1", f"{best.loss_nats:.4f}"]
+    words = printed.out.splitlines()[1].split()
+    assert words[:3] == ["plain", "1", f"{best.loss_nats:.4f}"] and words[-1] == "no"
     assert "[1/1 runs] sentences-smoke-dot-learned-s0: finished" in printed.err
 
 

@@ -13,6 +13,7 @@ from ega_mope.analysis.curves import Convert, mean_table, member_table
 from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.losses import compare_at, diverged
 from ega_mope.analysis.naming import attention_name, digest, position_name, setting_name
+from ega_mope.analysis.runs import FUTURE_WORDS, any_sees_future
 from ega_mope.config import Plain
 from ega_mope.runs import Run
 
@@ -55,7 +56,8 @@ class Configuration:
 
     @property
     def sees_future(self) -> bool | None:
-        return self.example.sees_future
+        """Of any of its runs: one that does not agree with the others must not go unmarked."""
+        return any_sees_future(self.runs)
 
     @property
     def n_diverged(self) -> int:
@@ -101,7 +103,7 @@ def counted(found: Sequence[Configuration]) -> str:
     words = [f"{n_runs} runs in {len(found)} configurations" if n_runs > 1 else "1 run"]
     if n_diverged:
         words.append(f"{n_diverged} of them diverged (a loss that is not a finite number)")
-    n_future = sum(len(one.runs) for one in found if one.sees_future)
+    n_future = sum(run.sees_future is True for one in found for run in one.runs)
     if n_future:
         words.append(f"{n_future} with gates that see the future (marked {FUTURE_MARK})")
     return "; ".join(words) + "."
@@ -203,7 +205,7 @@ def summary_table(
                 "diverged": one.n_diverged,
                 "not counted": "; ".join(f"{run.name}: {compared.left_out[run.path]}" for run in others),
                 "seeds": ", ".join(str(run.seed) for run in used),
-                "sees the future": {True: "yes", False: "no", None: "not known"}[one.sees_future],
+                "sees the future": FUTURE_WORDS[one.sees_future],
                 "step": compared.step,
             }
         )

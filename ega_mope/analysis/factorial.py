@@ -70,11 +70,12 @@ class Family:
 
     @property
     def sees_future(self) -> bool:
-        """Whether any cell's predictions may depend on later tokens."""
-        return any(
+        """Whether any cell's predictions may depend on later tokens: as declared, or as an audit measured."""
+        declared = any(
             not is_causal(_with(_config(self.example), attention, position).model)
             for attention, position in itertools.product(self.attentions, self.positions)
         )
+        return declared or any(run.sees_future is True for runs in self.cells.values() for run in runs)
 
     @property
     def seeds(self) -> set[int]:

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from ega_mope.analysis.naming import attention_name, position_name
+from ega_mope.analysis.runs import FUTURE_WORDS
 from ega_mope.config import Plain
 from ega_mope.positions.mope import morlet_table
 from ega_mope.runs import BrokenRun, Run
@@ -55,12 +56,11 @@ def _rank(members: list[tuple[Run, Plain]], shipped: Path) -> tuple[bool, int]:
 
 
 def _line(run: Run, row: Plain, shipped: Path) -> Plain:
-    future = {True: "yes", False: "no"}.get(row["sees_future"], "not known")
     attention, position = run.config.model.attention, run.config.model.position
     return {
         "mechanisms": f"{attention_name(attention)} + {position_name(position)}",
         "best loss, nats": row["best_loss_nats"],
-        "sees the future": future,
+        "sees the future": FUTURE_WORDS[row["sees_future"]],
         "final loss, nats": row["final_loss_nats"],
         "seed": run.seed,
         "steps": row["steps"],

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ega_mope.config import Plain
 from ega_mope.runs import BrokenRun, LossPoint, Run, list_runs
+
+FUTURE_WORDS: dict[bool | None, str] = {True: "yes", False: "no", None: "not known"}
+"""Does a run see the future, as every table says it; not known where its audit cannot tell."""
+
+
+def future_mark(sees_future: bool | None) -> str:
+    """What stands beside the name of such a run wherever it is listed; nothing beside a causal one."""
+    return {True: "⚠ sees the future", False: "", None: "not known whether it sees the future"}[sees_future]
+
+
+def any_sees_future(runs: Iterable[Run]) -> bool | None:
+    """True where one of the runs sees the future, None where none is known to but of some it is not known."""
+    found = {run.sees_future for run in runs}
+    return True if True in found else None if None in found else False
+
+
+def marked_name(run: Run, name: str | None = None) -> str:
+    """The run's name, or what else it is called, with its mark."""
+    return " · ".join(filter(None, (name or run.name, future_mark(run.sees_future))))
 
 
 def summarise_all() -> list[Plain]:
@@ -53,6 +74,7 @@ def describe(run: Run) -> Plain:
         "path": str(run.path),
         "config": run.document,
         "parameters": run.document["parameters"],
+        "sees_future": run.sees_future,
         "best": point(run.best()),
         "final": point(run.final()),
     }
@@ -65,7 +87,7 @@ def markdown_table(rows: list[Plain]) -> str:
         losses = [
             "-" if row[key] is None else f"{row[key]:.4f}" for key in ("best_loss_nats", "final_loss_nats")
         ]
-        future = {None: "not known", True: "**yes**", False: "no"}[row["sees_future"]]
+        future = FUTURE_WORDS[row["sees_future"]].replace("yes", "**yes**")
         corpus = f"{row['corpus']}, {row['tokenizer']}"
         lines.append(f"| `{row['name']}` | {corpus} | {losses[0]} | {losses[1]} | {future} |")
     return "\n".join(lines)

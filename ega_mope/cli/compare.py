@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ega_mope.cli.chosen import compare_point_option, metric_option, named_or_all, runs_argument
 from ega_mope.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -13,15 +14,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--metric", default="nats", show_default=True, metavar="nats|bits|perplexity", help="Scale.")
-@click.option(
-    "--compare-point",
-    default="best",
-    show_default=True,
-    metavar="best|final|common_step",
-    help="Which validation loss of each run.",
-)
+@runs_argument
+@metric_option
+@compare_point_option
 @json_option
 def compare(runs: tuple[str, ...], metric: str, compare_point: str, as_json: bool) -> None:
     """Validation losses of RUNs (all runs unless named), a table for each way they were evaluated.
@@ -30,10 +25,9 @@ def compare(runs: tuple[str, ...], metric: str, compare_point: str, as_json: boo
     """
     from ega_mope.analysis.compare import configurations, labels, panels, summary_table
     from ega_mope.analysis.losses import metric_named
-    from ega_mope.runs import Run, list_runs, open_run
 
     scale = metric_named(metric)
-    chosen = [open_run(run) for run in runs] or [run for run in list_runs() if isinstance(run, Run)]
+    chosen = named_or_all(runs)
     answer: list[Plain] = []
     for panel in panels(configurations(chosen)):
         table = summary_table(

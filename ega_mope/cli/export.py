@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Write one table with a row a record."
 )
-@click.option("--tensorboard", type=click.Path(path_type=Path), help="Write event files, a folder a run.")
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    help="Write event files, a folder a run; runs that see the future end in -sees-the-future.",
+)
 def export(runs: tuple[str, ...], csv_file: Path | None, tensorboard: Path | None) -> None:
     """Write the loss records of RUNs, training and validation, to a CSV file or for TensorBoard."""
     from ega_mope.runs import open_run
@@ -55,7 +59,9 @@ def _write_events(runs: list[Run], folder: Path) -> None:
             "install it, or use --csv"
         ) from None
     for run in runs:
-        with SummaryWriter(str(folder / run.name)) as writer:
+        # A curve is named by its folder alone there.
+        mark = "-sees-the-future" if run.sees_future else ""
+        with SummaryWriter(f"{folder / run.name}{mark}") as writer:
             for record in run.records():
                 if record["loss_nats"] is not None:
                     writer.add_scalar(f"loss_nats/{record['split']}", record["loss_nats"], record["step"])

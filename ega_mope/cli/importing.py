@@ -35,6 +35,7 @@ def import_(
     Nothing in FILE is executed. It does not say which characters its tokens are: without --corpus or
     --vocabulary, 65 tokens are read as TinyShakespeare's alphabet.
     """
+    from ega_mope.analysis.runs import future_mark
     from ega_mope.importers import import_checkpoint
     from ega_mope.runs import Run, runs_folder
 
@@ -48,4 +49,5 @@ def import_(
         return
     for line in imported.notes:
         note(line)
-    click.echo(f"imported: {run.path}")
+    mark = future_mark(run.sees_future)
+    click.echo(f"imported: {run.path}{f' ({mark})' if mark else ''}")

@@ -12,7 +12,7 @@ from ega_mope.cli.output import json_option, note, print_json, print_table, run_
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 def runs(as_json: bool, markdown: bool) -> None:
     """List the runs: yours and the shipped ones, broken folders with their problem."""
-    from ega_mope.analysis.runs import markdown_table, summarise_all
+    from ega_mope.analysis.runs import FUTURE_WORDS, markdown_table, summarise_all
     from ega_mope.runs import runs_folder, shipped_folder
 
     rows = summarise_all()
@@ -37,12 +37,12 @@ def runs(as_json: bool, markdown: bool) -> None:
         "best_loss_nats",
         "problem",
     )
-    shown = [[row[column] for column in columns] + [_future(row["sees_future"])] for row in rows]
+    shown = [
+        # Of a folder that cannot be read nothing is said.
+        [*(row[column] for column in columns), row["status"] and FUTURE_WORDS[row["sees_future"]]]
+        for row in rows
+    ]
     print_table([*columns, "sees the future"], shown)
-
-
-def _future(sees: bool | None) -> str | None:
-    return None if sees is None else "yes" if sees else "no"
 
 
 @click.command()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ega_mope.cli.chosen import compare_point_option, metric_option, named_or_all, runs_argument
 from ega_mope.cli.output import json_option, note, print_json, print_table
 
 if TYPE_CHECKING:
@@ -14,15 +15,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--metric", default="nats", show_default=True, metavar="nats|bits|perplexity", help="Scale.")
-@click.option(
-    "--compare-point",
-    default="best",
-    show_default=True,
-    metavar="best|final|common_step",
-    help="Which validation loss of each run.",
-)
+@runs_argument
+@metric_option
+@compare_point_option
 @click.option("--family", metavar="KEY", help="Which 2×2, where there are several (listed on stderr).")
 @json_option
 def superadditivity(
@@ -34,9 +29,8 @@ def superadditivity(
     """
     from ega_mope.analysis.factorial import find_families
     from ega_mope.analysis.superadditivity import superadditivity as measure
-    from ega_mope.runs import Run, list_runs, open_run
 
-    chosen = [open_run(run) for run in runs] or [run for run in list_runs() if isinstance(run, Run)]
+    chosen = named_or_all(runs)
     result = measure(chosen, metric=metric, compare_point=compare_point, family=family)
     if as_json:
         print_json(result.to_json())
@@ -50,20 +44,32 @@ def superadditivity(
 
 
 def _list_others(families: list[Family], result: Superadditivity) -> None:
+    """What --family may name."""
+    from ega_mope.analysis.runs import future_mark
+
     note(f"{len(families)} complete 2×2s; choose one with --family:")
     for family in families:
         taken = " (this one)" if result.family and family.key == result.family.key else ""
-        note(f"  {family.key}: {family.label}{taken}")
+        marked = " · ".join(filter(None, (family.label, future_mark(family.sees_future))))
+        note(f"  {family.key}: {marked}{taken}")
 
 
 def _print(result: Superadditivity) -> None:
     """The verdict first, then the cells beside the paper's, then whatever qualifies it."""
-    from ega_mope.analysis.superadditivity_report import PAPER_NOTE, cells_table, remarks, verdict
+    from ega_mope.analysis.superadditivity_report import (
+        FUTURE_NOTE,
+        PAPER_NOTE,
+        cells_table,
+        remarks,
+        verdict,
+    )
 
     assert result.family is not None
     click.echo(verdict(result))
     click.echo(f"{result.family.label}; {result.compare_point}, {result.unit}")
     table = cells_table(result).astype(object)
     print_table([str(name) for name in table.columns], table.where(table.notna(), None).to_numpy().tolist())
+    if result.family.sees_future:
+        click.echo(f"⚠ sees the future: {FUTURE_NOTE}")
     for line in (*remarks(result), f"the paper's: {PAPER_NOTE}"):
         click.echo(line)

@@ -67,6 +67,7 @@ def sweep(
 
     Ctrl-C ends the trainings so that --resume goes on with them. Exit status 1 where a run did not finish.
     """
+    from ega_mope.analysis.runs import FUTURE_WORDS
     from ega_mope.experiments import signals_noted
     from ega_mope.model import choose_device
     from ega_mope.runs import runs_folder
@@ -93,7 +94,11 @@ def sweep(
         print_json(summary)
     else:
         columns = ("cell", "n", "mean_best_loss_nats", "mean_final_loss_nats", "failed", "unfinished")
-        print_table(columns, [[row[column] for column in columns] for row in summary["cells"]])
+        rows = [
+            [*(row[column] for column in columns), FUTURE_WORDS[row["sees_future"]] if row["n"] else None]
+            for row in summary["cells"]
+        ]
+        print_table([*columns, "sees the future"], rows)
     for row in summary["runs"]:
         if row["state"] != "finished":
             note(f"{row['name']}: {row['state']}, {row['problem']}")

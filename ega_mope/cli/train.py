@@ -132,6 +132,7 @@ class _Progress:
 
 
 def _report(path: Path, ended: str, as_json: bool) -> None:
+    from ega_mope.analysis.runs import future_mark
     from ega_mope.runs import Run
 
     run = Run(path)
@@ -144,10 +145,12 @@ def _report(path: Path, ended: str, as_json: bool) -> None:
                 "status": ended,
                 "best_loss_nats": best and best.loss_nats,
                 "final_loss_nats": final and final.loss_nats,
+                "sees_future": run.sees_future,
             }
         )
         return
+    mark = f" ({future_mark(run.sees_future)})" if future_mark(run.sees_future) else ""
     loss = f", best validation loss {best.loss_nats:.4f} nats at step {best.step}" if best else ""
-    click.echo(f"{ended}: {run.path}{loss}")
+    click.echo(f"{ended}: {run.path}{loss}{mark}")
     if ended == "stopped":
         note(f"go on with: ega-mope train --resume --runs {run.path.parent} --name {run.name}")

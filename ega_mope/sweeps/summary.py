@@ -34,6 +34,7 @@ def _run_row(outcome: Outcome, run: Run | None) -> Plain:
         "state": outcome.state,
         "best_loss_nats": best.loss_nats if best else None,
         "final_loss_nats": final.loss_nats if final else None,
+        "sees_future": run.sees_future if run else None,
         "problem": outcome.problem,
     }
 
@@ -44,10 +45,12 @@ def _cell_row(label: str, rows: Sequence[Plain]) -> Plain:
         return fmean(losses) if losses else None
 
     states = [row["state"] for row in rows]
+    seen = [row["sees_future"] for row in rows if row["state"] == "finished"]
     failed = sum(state in ("failed", "diverged") for state in states)
     return {
         "cell": label,
         "n": states.count("finished"),
+        "sees_future": None if None in seen or not seen else any(seen),
         "mean_best_loss_nats": mean("best_loss_nats"),
         "mean_final_loss_nats": mean("final_loss_nats"),
         "failed": failed,

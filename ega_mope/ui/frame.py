@@ -71,7 +71,8 @@ def frame(title: str, lead: str = "") -> None:
 def _copy_link() -> None:
     """The address of this screen: every choice that shapes a picture is in it."""
     with st.popover("Copy link", icon=":material/link:", width="stretch"):
-        query = urlencode(st.query_params.to_dict())
+        every = {key: st.query_params.get_all(key) for key in st.query_params}
+        query = urlencode(every, doseq=True)
         st.code(f"{st.context.url}{'?' if query else ''}{query}", language=None, wrap_lines=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from ega_mope.analysis.runs import future_mark, marked_name
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import nearest, preferred_runs, run_id
 from ega_mope.ui.show import plain
@@ -14,6 +15,10 @@ Needs = Callable[[Run], str | None]
 """None, or the reason why a page cannot show this run."""
 
 HOW_TO_TRAIN = "`ega-mope train --attention ega --position mope --preset smoke` makes one in seconds"
+
+
+FUTURE_BADGE = ":orange-badge[:material/visibility: sees the future]"
+"""Markdown that marks whatever sees the future."""
 
 
 def pick_run(
@@ -44,7 +49,7 @@ def pick_run(
             f"There is no run called {plain(asked)}; this is {plain(first)}.", icon=":material/warning:"
         )
     labels = {name: _label(name, run, reasons[name]) for name, run in runs.items()}
-    chosen = _selectbox(label, key, [*sorted(works), *blocked], labels, asked if asked in runs else first)
+    chosen = select_run(label, key, [*sorted(works), *blocked], labels, asked if asked in runs else first)
     reason = reasons[chosen]
     if reason is not None:
         _offer(key, chosen, reason, nearest(runs[chosen], [runs[name] for name in works]))
@@ -53,11 +58,11 @@ def pick_run(
 
 def _label(name: str, run: Run, reason: str | None) -> str:
     """A run's name with what must never be missing beside it."""
-    mark = " · ⚠ sees the future" if run.sees_future else ""
-    return f"{name}{mark} — {reason}" if reason else f"{name}{mark}"
+    marked = marked_name(run, name)
+    return f"{marked} — {reason}" if reason else marked
 
 
-def _selectbox(label: str, key: str, options: list[str], labels: dict[str, str], value: str) -> str:
+def select_run(label: str, key: str, options: list[str], labels: dict[str, str], value: str) -> str:
     """The URL decides and is written by the widget, so links, the back button and clicks all agree.
 
     Streamlit's own binding would put the label, with its mark and reason, into the URL.
@@ -109,7 +114,17 @@ def pick_runs(
         st.info(f"There are no runs to show here yet. {HOW_TO_TRAIN}.", icon=":material/info:")
         st.stop()
     opened = [run_id(run) for run in default(list(runs.values()))]
-    chosen = st.multiselect(label, list(runs), default=opened, key=key, bind="query-params")
+    asked = [name for name in st.query_params.get_all(key) if name in runs]
+    # Bound by hand, as `select_run` is: the URL holds names without their marks.
+    widget = f"picked-{key}"
+    st.session_state[widget] = asked or opened
+    chosen = st.multiselect(
+        label,
+        list(runs),
+        format_func=lambda name: marked_name(runs[name], name),
+        key=widget,
+        on_change=lambda: st.query_params.__setitem__(key, st.session_state[widget]),
+    )
     left_out = len(every) - len(runs)
     if left_out:
         st.caption(f"{left_out} of {len(every)} runs cannot be shown on this page.")
@@ -119,5 +134,5 @@ def pick_runs(
 def sees_future_badge(run: Run) -> str:
     """Markdown that marks a run whose mechanisms let later tokens in; empty for a causal one."""
     if run.sees_future is None:
-        return ":gray-badge[:material/help: not known whether it sees the future]"
-    return ":orange-badge[:material/visibility: sees the future]" if run.sees_future else ""
+        return f":gray-badge[:material/help: {future_mark(None)}]"
+    return FUTURE_BADGE if run.sees_future else ""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from ega_mope.analysis import scales as analysis
+from ega_mope.analysis.runs import marked_name
 from ega_mope.analysis.scales import Scales
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import all_runs, nearest, run_id
+from ega_mope.ui.pickers import select_run
 
 BEST, NO_RUN = "best", "none"
 
@@ -33,8 +35,10 @@ def pick_second(first: Run, label: str = "Beside it") -> Run | None:
     start = first.config.model.position["init"]
     other = nearest(first, [run for run in able.values() if run.config.model.position["init"] != start])
     options = [NO_RUN, *sorted(able)]
-    opened = options.index(run_id(other)) if other else 0
-    return able.get(st.selectbox(label, options, index=opened, key="beside", bind="query-params"))
+    labels = {NO_RUN: NO_RUN} | {name: marked_name(run, name) for name, run in able.items()}
+    asked = st.query_params.get("beside")
+    opened = asked if asked in options else run_id(other) if other else NO_RUN
+    return able.get(select_run(label, "beside", options, labels, opened))
 
 
 def pick_step(runs: list[Run]) -> int | None:

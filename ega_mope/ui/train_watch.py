@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from ega_mope import jobs
 from ega_mope.analysis.live import Live, live
+from ega_mope.analysis.runs import FUTURE_WORDS, marked_name
 from ega_mope.plots.live import gates_figure, loss_figure, scales_figure
 from ega_mope.runs import BrokenRun, Run, list_runs, runs_folder
 from ega_mope.ui.catalogue import all_runs
 from ega_mope.ui.frame import page_button
 from ega_mope.ui.pickers import sees_future_badge
-from ega_mope.ui.show import figure, plain
+from ega_mope.ui.show import figure, marked, plain
 
 BUSY = ("running", "queued")
-SEES_FUTURE = {None: "cannot tell", True: "⚠ yes", False: "no"}
 
 
 def own_runs() -> list[tuple[Run, str]]:
@@ -70,11 +74,11 @@ def _table(runs: list[tuple[Run, str]]) -> None:
                 "step": run.status.step,
                 "of": steps,
                 "best loss, nats": best.loss_nats if best else None,
-                "sees the future": SEES_FUTURE[run.sees_future],
+                "sees the future": FUTURE_WORDS[run.sees_future],
             }
         )
     st.dataframe(
-        pd.DataFrame(rows),
+        marked(pd.DataFrame(rows)),
         width="stretch",
         hide_index=True,
         key="own-runs",
@@ -90,7 +94,10 @@ def _choose(runs: list[tuple[Run, str]]) -> str:
     def remember() -> None:
         st.query_params["run"] = st.session_state["watched"]
 
-    return st.selectbox("Watch", names, key="watched", on_change=remember)
+    marked_names = {run.name: marked_name(run) for run, _ in runs}
+    return st.selectbox(
+        "Watch", names, format_func=marked_names.__getitem__, key="watched", on_change=remember
+    )
 
 
 def _actions(run: Run, state: str) -> None:
@@ -130,38 +137,20 @@ def _show(run: Run, state: str, now: Live) -> None:
     )
     st.markdown(sees_future_badge(run))
     ghost = now.ghost_run
-    marked = " (sees the future)" if ghost and ghost.sees_future else ""
+    beaten = marked_name(ghost) if ghost else None
     figure(
-        loss_figure(now.losses, now.ghost, f"{ghost.name}{marked}" if ghost else None, now.steps),
+        loss_figure(now.losses, now.ghost, beaten, now.steps),
         key="live-loss",
         alt=f"Loss of {run.name} by step",
         how_to_read="Thick: loss on text the model never trains on. Thin: loss on the training text. "
         + (
-            f"Dotted: the best comparable run so far, {plain(ghost.name)}{marked}, measured on the same data."
-            if ghost
+            f"Dotted: the best comparable run so far, {plain(beaten)}, measured on the same data."
+            if beaten
             else "No other finished run was measured on the same data."
         ),
         table=now.losses,
     )
-    left, right = st.columns(2)
-    if len(now.scales):
-        with left:
-            figure(
-                scales_figure(now.scales),
-                key="live-scales",
-                alt="Bandwidth of every wavelet by step",
-                how_to_read="One line a wavelet pair: how wide its window is, in tokens, as training moves it.",
-                table=now.scales,
-            )
-    if len(now.gates):
-        with right:
-            figure(
-                gates_figure(now.gates),
-                key="live-gates",
-                alt="Threshold of every gate by step",
-                how_to_read="One line a head: how high a token's energy must be, compared with the others, to be kept.",
-                table=now.gates,
-            )
+    _show_learned(now)
     if now.sample:
         st.markdown(f"**What it writes at step {now.sample[0]:,}**")
         st.code(now.sample[1], language=None, wrap_lines=True)
@@ -171,6 +160,33 @@ def _show(run: Run, state: str, now: Live) -> None:
         for column, page in zip(row, ("Learned_scales", "Energy_gates", "Compare_runs"), strict=True):
             with column:
                 page_button(f"pages/{page}.py")
+
+
+def _show_learned(now: Live) -> None:
+    """How the scales and the gates move, where the model has any."""
+
+    def draw(column: DeltaGenerator, table: pd.DataFrame, lines: Callable[..., Any], **said: Any) -> None:
+        if len(table):
+            with column:
+                figure(lines(table), table=table, **said)
+
+    left, right = st.columns(2)
+    draw(
+        left,
+        now.scales,
+        scales_figure,
+        key="live-scales",
+        alt="Bandwidth of every wavelet by step",
+        how_to_read="One line a wavelet pair: how wide its window is, in tokens, as training moves it.",
+    )
+    draw(
+        right,
+        now.gates,
+        gates_figure,
+        key="live-gates",
+        alt="Threshold of every gate by step",
+        how_to_read="One line a head: how high a token's energy must be, compared with the others, to be kept.",
+    )
 
 
 def _pace(state: str, now: Live) -> str:
