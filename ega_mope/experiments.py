@@ -28,7 +28,7 @@ from ega_mope.config import (
     with_overrides,
 )
 from ega_mope.generation import continue_text
-from ega_mope.model import build_model, choose_device, resolve
+from ega_mope.model import choose_device, parameter_counts, resolve
 from ega_mope.runs import FORMAT, Run, RunWriter, free_name
 from ega_mope.text import (
     CORPORA,
@@ -150,7 +150,7 @@ def describe(prepared: Prepared, device: torch.device, name: str) -> Plain:
             "validation_tokens": len(prepared.validation_ids),
         },
         "evaluation": evaluation,
-        "parameters": build_model(config.model, config.seed).parameter_counts(),
+        "parameters": parameter_counts(config.model),
         "versions": {
             "ega_mope": ega_mope.__version__,
             "python": platform.python_version(),

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ega_mope.attention.base import (
-    Attention,
-    ScoreBias,
-    fused_attention,
-    latest_weights,
-    softmax_weights,
-)
+from ega_mope.attention.base import ScoreBias
+from ega_mope.attention.dot import DotAttention
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
@@ -37,7 +31,7 @@ def lagged_keys(
     return filtered
 
 
-class ConvolutionalAttention(Attention):
+class ConvolutionalAttention(DotAttention):
     """score_ij = Σ_ℓ w_ℓ · q_i·k_{j−ℓ}/√d_head, ℓ = 0 … `lags`, j ≤ i, w = softmax of learned logits.
 
     Computed exactly, and in linear memory, as q_i·k̃_j with the filtered keys k̃_j = Σ_ℓ w_ℓ k_{j−ℓ}. Rotary
@@ -68,10 +62,6 @@ class ConvolutionalAttention(Attention):
             self.lag_logit.zero_()
             self.lag_logit.view(self.model.n_heads, -1)[:, 0] = FIRST_LOGIT
 
-    @classmethod
-    def caches(cls, settings: Any) -> bool:
-        return True
-
     def lag_weight(self) -> Float[Tensor, "head lag"]:
         """w of each head, in float32 or better; a head's weights sum to 1."""
         return self.lag_logit.view(self.model.n_heads, -1).softmax(dim=-1)
@@ -83,15 +73,9 @@ class ConvolutionalAttention(Attention):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, bias: ScoreBias | None, x: Tensor, stream: Tensor, trace: Trace
     ) -> Tensor:
-        k = lagged_keys(k, self.lag_weight())
-        if trace.want & {"weight", "share"}:
-            weights = softmax_weights(q, k, bias)
-            trace.add("weight", weights)
-            trace.add("share", weights)
-        return fused_attention(q, k, v, bias, d_head=self.model.d_head, dropout=self.weight_dropout)
+        return super().attend(q, lagged_keys(k, self.lag_weight()), v, bias, x, stream, trace)
 
     def attend_next(
         self, q: Tensor, keys: Tensor, v: Tensor, bias: Tensor | None, x: Tensor, stream: Tensor, past: Past
     ) -> Tensor:
-        keys = lagged_keys(keys, self.lag_weight())
-        return latest_weights(q, keys, bias).to(v.dtype) @ past.extend("value", v)
+        return super().attend_next(q, lagged_keys(keys, self.lag_weight()), v, bias, x, stream, past)

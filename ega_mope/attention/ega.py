@@ -16,7 +16,7 @@ from ega_mope.attention.base import (
     latest_weights,
     softmax_weights,
 )
-from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.attention.gate_norms import GATE_NORMS, gate_norm_setting, wide
 from ega_mope.attention.gated import gated_attention, gated_shares, gated_weights, pair_gated_attention
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
@@ -40,9 +40,7 @@ class EnergyGatedAttention(Attention):
     class Settings:
         """Settings of energy-gated attention."""
 
-        gate_norm: str = setting(
-            "causal", "which tokens the energy is compared with", choices=lambda: list(GATE_NORMS)
-        )
+        gate_norm: str = gate_norm_setting("which tokens the energy is compared with")
         signal: str = setting("linear", "what the gate listens to", choices=lambda: list(GATE_SIGNALS))
         apply: Literal["renormalised", "plain"] = setting(
             "renormalised", "divide by the gated weights' sum (the paper's), or not"
@@ -94,8 +92,7 @@ class EnergyGatedAttention(Attention):
 
         Where the gate norm depends on the query, α(z_ij − θ); of no meaning for keys that come later.
         """
-        energy = self.signal(x, stream)
-        energy = energy if energy.dtype == torch.float64 else energy.float()
+        energy = wide(self.signal(x, stream))
         norm = GATE_NORMS[self.settings.gate_norm]
         z = norm.z(energy)
         per_head = (-1, 1, 1) if norm.per_query else (-1, 1)

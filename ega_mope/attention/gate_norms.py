@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ega_mope.config import setting
 from ega_mope.positions.base import Memory
 
 Energy = Float[Tensor, "batch head time"]
@@ -91,6 +92,17 @@ class GateNorm:
     memory: Memory = "linear"
     per_query: bool = False
     """Whether z, and with it the gate, is [batch, head, query, key] and not [batch, head, time]."""
+
+
+def wide(energy: Tensor) -> Tensor:
+    """Energies in float32 or better, whatever the model's precision: statistics need the digits."""
+    return energy.to(torch.promote_types(energy.dtype, torch.float32))
+
+
+def gate_norm_setting(help: str) -> Any:
+    """A settings field that holds the name of a gate norm: `causal` unless asked, since the paper's `sequence`
+    looks at the future."""
+    return setting("causal", help, choices=lambda: list(GATE_NORMS))
 
 
 GATE_NORMS: dict[str, GateNorm] = {

@@ -17,7 +17,7 @@ from ega_mope.attention.base import (
     latest_weights,
     softmax_weights,
 )
-from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.attention.gate_norms import GATE_NORMS, gate_norm_setting, wide
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
@@ -71,9 +71,7 @@ class MultiQuantityAttention(Attention):
         energy: bool = setting(True, "add λ_E z(E): the learned energy of the key")
         phase: bool = setting(True, "add λ_φ cos φ: the key's phase in the filter bank")
         flux: bool = setting(True, "add λ_F z(F): how fast the energy changes at the key")
-        gate_norm: str = setting(
-            "causal", "which tokens energy and flux are compared with", choices=lambda: list(GATE_NORMS)
-        )
+        gate_norm: str = gate_norm_setting("which tokens energy and flux are compared with")
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)
@@ -120,7 +118,7 @@ class MultiQuantityAttention(Attention):
         z = GATE_NORMS[self.settings.gate_norm].z
         found: dict[str, Tensor] = {}
         if self.energy is not None:
-            energy = self.energy(x, stream).to(_wide(x))
+            energy = wide(self.energy(x, stream))
             found = {"energy": z(energy), "flux": z(flux(energy))}
             trace.add("energy", energy)
             trace.add("z", found["energy"])
@@ -138,7 +136,9 @@ class MultiQuantityAttention(Attention):
 
         One row for all queries; a row each where the gate norm depends on the query.
         """
-        total = x.new_zeros(x.shape[0], self.model.n_heads, 1, x.shape[1], dtype=_wide(x))
+        total = x.new_zeros(
+            x.shape[0], self.model.n_heads, 1, x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32)
+        )
         for name, values in self.quantities(x, stream, trace).items():
             rows = values if values.ndim == total.ndim else values[..., None, :]
             total = total + self.strength[name][:, None, None] * rows
@@ -167,7 +167,3 @@ class MultiQuantityAttention(Attention):
         added = self.added(past.extend("x", x), past.extend("stream", stream), Trace(()))[..., -1:, :]
         weights = latest_weights(q, keys, added if bias is None else added + bias)
         return weights.to(v.dtype) @ past.extend("value", v)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
