@@ -75,7 +75,7 @@ def limit_none() -> float:
 
 def limit_sinusoidal() -> float:
     """MoPE at the same ω with σ → ∞ has the same sines and cosines, cosine first."""
-    sinusoidal, mope = position_of("sinusoidal"), position_of("mope", admissibility="free")
+    sinusoidal, mope = position_of("sinusoidal", amplitude=1.0), position_of("mope", admissibility="free")
     mope.log_omega.copy_(sinusoidal.omega.log())
     mope.log_sigma.fill_(30.0)
     at = torch.arange(TIME)

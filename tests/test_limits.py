@@ -172,7 +172,7 @@ def test_gate_norms_have_the_right_gradients(gate_norm: str) -> None:
 
 def test_wide_morlets_are_sinusoids_cosine_first() -> None:
     positions = torch.arange(50)
-    sinusoidal = position_of({"name": "sinusoidal"}).encode(positions).unflatten(1, (-1, 2))
+    sinusoidal = position_of({"name": "sinusoidal", "amplitude": 1.0}).encode(positions).unflatten(1, (-1, 2))
     omega = 10000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
     table = morlet_table(positions, omega, torch.full_like(omega, 1e12)).unflatten(1, (-1, 2))
     assert (table - sinusoidal.flip(-1)).abs().max() < 1e-9

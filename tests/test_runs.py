@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated_runs import write_run
 
 from ega_mope.analysis.runs import describe, summarise, summarise_all
+from ega_mope.config import Plain
 from ega_mope.runs import BrokenRun, Run, RunWriter, checked_name, free_name, list_runs, open_run
 
 
@@ -256,3 +258,16 @@ def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ValueError, match="expected a folder that can be written"):
         RunWriter(tmp_path / "file" / "run")
+
+
+def test_an_older_run_means_what_it_meant_before_a_setting_existed(tmp_path: Path, small_text: Path) -> None:
+    def older(document: Plain) -> None:
+        del document["model"]["position"]["amplitude"]
+
+    run, new = (
+        write_run(tmp_path, name, small_text, position={"name": "sinusoidal"}, change=change)
+        for name, change in (("old", older), ("new", lambda document: None))
+    )
+
+    assert (run.config.model.position["amplitude"], new.config.model.position["amplitude"]) == (1.0, 0.03)
+    assert run.settings() != new.settings()

@@ -295,7 +295,7 @@ def test_the_paper_s_start_says_nothing_after_the_first_tokens():
 
 
 def test_sinusoids_say_the_same_everywhere_and_rotations_have_no_norm():
-    sinusoidal = position_norm(build_model(ModelConfig(position={"name": "sinusoidal"})))
+    sinusoidal = position_norm(build_model(ModelConfig(position={"name": "sinusoidal", "amplitude": 1.0})))
 
     assert sinusoidal.norm == pytest.approx(np.full(128, 8.0))
     assert sinusoidal.share == 1.0

@@ -73,7 +73,7 @@ def _published_position(
         table = s.take("pe.pe")
         angle = torch.arange(len(table))[:, None] * inverse_frequencies(d_model, 10000.0)
         _check_table("pe.pe", table, torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1))
-        return {"name": "sinusoidal"}, {}
+        return {"name": "sinusoidal", "amplitude": 1.0}, {}
     weights = {"position.table.weight": s.take("pos_emb.weight")}
     if "blocks.0.heads.0.theta" not in s:
         return {"name": "learned"}, weights

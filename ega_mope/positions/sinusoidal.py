@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ega_mope.config import ModelConfig
+from ega_mope.config import ModelConfig, setting
 from ega_mope.positions.base import ActsOn, Position
 
 
@@ -21,11 +22,26 @@ def inverse_frequencies(channels: int, base: float) -> Float[Tensor, " pair"]:
 class SinusoidalPosition(Position):
     """p(b, 2i) = sin(ω_i b), p(b, 2i + 1) = cos(ω_i b), ω_i = 10000^(−2i/d); nothing is learned.
 
+    Added a-fold: the amplitude a decides whether the tokens are heard beside their positions. Vaswani et al. multiply the
+    embeddings by √d first, so that both are of one size; here tokens start at N(0, 0.02), and a = 0.03 makes
+    the sinusoids as large (0.02 root mean square). The published script adds a = 1 to such embeddings: then
+    the first hundred updates go into the embeddings growing.
     Computed in float64 and rounded once, where the published script's table went through float32.
     """
 
-    def __init__(self, model: ModelConfig, settings: Any) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        """Settings of sinusoidal positions."""
+
+        amplitude: float = setting(
+            0.03,
+            "size of the sinusoids: 0.03 as large as a new token's embedding; 1 as published",
+            minimum=0.0,
+        )
+
+    def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)
+        self.settings: SinusoidalPosition.Settings
         if model.d_model % 2:
             raise ValueError(
                 f"position sinusoidal: expected an even d_model, got {model.d_model}; choose an even one"
@@ -39,4 +55,4 @@ class SinusoidalPosition(Position):
 
     def encode(self, positions: Int[Tensor, " time"]) -> Float[Tensor, "time d_model"]:
         angle = positions.double()[:, None] * self.omega.double()  # (time, pair)
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+        return self.settings.amplitude * torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)

@@ -64,6 +64,10 @@ class BrokenRun:
         return self.path.name
 
 
+AS_THEY_WERE: dict[str, Plain] = {"sinusoidal": {"amplitude": 1.0}}
+"""Settings of positions as they were before they could be set: in an older run that is what a missing one means."""
+
+
 class Run:
     """One run folder, read lazily. Raises ValueError in one line for what is missing or broken."""
 
@@ -275,7 +279,8 @@ def config_from_document(document: Mapping[str, Any]) -> ExperimentConfig | Impo
         raise ValueError(
             f"config.json: expected model, training, corpus, tokenizer, seed and preset, got none of {error}; restore it"
         ) from error
-    return dataclasses.replace(config, model=resolve(config.model))
+    position = {**AS_THEY_WERE.get(config.model.position.get("name", ""), {}), **config.model.position}
+    return dataclasses.replace(config, model=resolve(dataclasses.replace(config.model, position=position)))
 
 
 def open_run(run: str | Path) -> Run:
