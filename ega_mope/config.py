@@ -29,15 +29,23 @@ def setting(
     minimum: int | float | None = None,
     maximum: int | float | None = None,
     choices: Callable[[], list[str]] | None = None,
+    names_run: bool = False,
 ) -> Any:
     """A dataclass field that carries its help text and the values it allows.
 
     The command line, the Train page and the error messages read them from here. `choices` is a
-    function, so that a setting may name the entries of a registry that is filled later.
+    function, so that a setting may name the entries of a registry that is filled later. `names_run` says
+    that the value is the name of a run, which whoever knows run folders looks up.
     """
     return dataclasses.field(
         default=default,
-        metadata={"help": help, "minimum": minimum, "maximum": maximum, "choices": choices},
+        metadata={
+            "help": help,
+            "minimum": minimum,
+            "maximum": maximum,
+            "choices": choices,
+            "names_run": names_run,
+        },
     )
 
 

@@ -8,13 +8,14 @@ import platform
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import ega_mope
 from ega_mope.analysis.audit import audit, cannot_audit
@@ -29,6 +30,7 @@ from ega_mope.config import (
 )
 from ega_mope.generation import continue_text
 from ega_mope.model import choose_device, parameter_counts, resolve
+from ega_mope.priors import take_priors
 from ega_mope.runs import FORMAT, Run, RunWriter, free_name
 from ega_mope.text import (
     CORPORA,
@@ -87,10 +89,14 @@ class Prepared:
     tokenizer: Tokenizer
     train_ids: np.ndarray
     validation_ids: np.ndarray
+    priors: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    """Parameters taken from other runs, by name, and for config.json where they are from."""
+    prior_sources: Plain = dataclasses.field(default_factory=dict)
 
 
 def prepare(config: ExperimentConfig) -> Prepared:
-    """Load the text, fit the tokenizer, fill in the vocabulary; ValueError for whatever cannot be trained."""
+    """Load the text, fit the tokenizer, fill in the vocabulary, take what other runs give; ValueError for
+    whatever cannot be trained."""
     if config.tokenizer not in TOKENIZERS:
         raise ValueError(
             f"tokenizer: expected one of ({', '.join(TOKENIZERS)}), got {config.tokenizer!r}; choose one of them"
@@ -102,8 +108,16 @@ def prepare(config: ExperimentConfig) -> Prepared:
         # Only what the model met in training counts as seen.
         tokenizer = ByteTokenizer(np.unique(train_ids).tolist())
     model = resolve(dataclasses.replace(config.model, vocabulary_size=tokenizer.vocabulary_size))
-    config = dataclasses.replace(config, model=model)
-    return Prepared(config, corpus, tokenizer, train_ids, validation_ids)
+    model, taken = take_priors(model)
+    return Prepared(
+        dataclasses.replace(config, model=model),
+        corpus,
+        tokenizer,
+        train_ids,
+        validation_ids,
+        {name: value for one in taken.values() for name, value in one.values.items()},
+        {where: one.source for where, one in taken.items()},
+    )
 
 
 def default_name(config: ExperimentConfig) -> str:
@@ -112,7 +126,9 @@ def default_name(config: ExperimentConfig) -> str:
     corpus = Path(config.corpus).stem if config.corpus not in CORPORA else config.corpus
     norm = [attention["gate_norm"]] if "gate_norm" in attention else []
     start = [position["init"]] if position.get("init", "paper") != "paper" else []
-    parts = [corpus, config.preset, attention["name"], *norm, position["name"], *start, f"s{config.seed}"]
+    taken = ["from-run"] if attention.get("from_run") or position.get("from_run") else []
+    parts = [corpus, config.preset, attention["name"], *norm, position["name"], *start, *taken]
+    parts.append(f"s{config.seed}")
     return "-".join("".join(c if c.isalnum() or c in "._" else "-" for c in part) for part in parts)
 
 
@@ -164,6 +180,7 @@ def describe(prepared: Prepared, device: torch.device, name: str) -> Plain:
             "precision": used_precision(config.training, device),
         },
         "git_commit": _git_commit(),
+        **({"priors": prepared.prior_sources} if prepared.prior_sources else {}),
     }
 
 
@@ -208,7 +225,7 @@ def resume_experiment(
     corpus = run.corpus()
     tokenizer = run.tokenizer
     train_ids, validation_ids = split_ids(tokenizer.encode(corpus.text), run.config.model.context_length)
-    prepared = Prepared(run.config, corpus, tokenizer, train_ids, validation_ids)
+    prepared = Prepared(run.config, corpus, tokenizer, train_ids, validation_ids, run.priors())
     return _Writing(prepared, choose_device(device), sample_tokens, audited, watch).write(folder, resume=True)
 
 
@@ -234,7 +251,8 @@ class _Writing:
                 # Before config.json: whoever finds a run to resume finds its text too.
                 store_corpus(prepared.corpus.text, folder.parent / ".corpora")
             if not resume:
-                writer.start(describe(prepared, self.device, folder.name), prepared.tokenizer)
+                document = describe(prepared, self.device, folder.name)
+                writer.start(document, prepared.tokenizer, prepared.priors)
             writer.clear_stop()
             state = writer.load_state() if resume else None
             writer.set_status("running", state["step"] if state else 0)
@@ -251,8 +269,16 @@ class _Writing:
     def _follow(self, writer: RunWriter, state: dict[str, Any] | None, stop: Callable[[], bool]) -> str:
         """Write each record where it belongs."""
         ended = "failed"
-        config, ids = self.prepared.config, (self.prepared.train_ids, self.prepared.validation_ids)
-        for record in train(config, *ids, device=self.device, state=state, stop=stop):
+        prepared = self.prepared
+        for record in train(
+            prepared.config,
+            prepared.train_ids,
+            prepared.validation_ids,
+            device=self.device,
+            start=prepared.priors,
+            state=state,
+            stop=stop,
+        ):
             match record:
                 case Metrics():
                     line = dataclasses.asdict(record)

@@ -89,7 +89,8 @@ def enqueue(config: ExperimentConfig, runs: Path, *, corpus_name: str | None = N
     folder = _claim(runs, default_name(prepared.config))
     writer = RunWriter(folder)
     try:
-        writer.start(describe(prepared, choose_device("auto"), folder.name), prepared.tokenizer)
+        document = describe(prepared, choose_device("auto"), folder.name)
+        writer.start(document, prepared.tokenizer, prepared.priors)
         writer.set_status("queued", 0)
     finally:
         writer.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -164,10 +164,14 @@ def make_optimizer(model: CharLM, training: TrainConfig) -> torch.optim.AdamW:
 class _Trainer:
     """Model, optimizer, random streams and running sums: what a checkpoint holds."""
 
-    def __init__(self, config: ExperimentConfig, device: torch.device) -> None:
+    def __init__(
+        self, config: ExperimentConfig, device: torch.device, start: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.config = config
         self.device = device
-        self.model = build_model(config.model, config.seed).to(device)
+        self.model = build_model(config.model, config.seed)
+        self.model.load_state_dict(dict(start or {}), strict=False)
+        self.model.to(device)
         self.optimizer = make_optimizer(self.model, config.training)
         scaled = used_precision(config.training, device) == "float16"
         self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
@@ -318,12 +322,14 @@ def train(
     validation_ids: Int[np.ndarray, " m"],
     *,
     device: torch.device | None = None,
+    start: Mapping[str, Tensor] | None = None,
     state: dict[str, Any] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Record]:
     """Train one model, yielding records as they come; the last is an `Ended`.
 
-    Records are yielded after step 0 and then in step order. With the `state` of a `Checkpoint` the
+    Records are yielded after step 0 and then in step order. `start` gives parameters, by name, another start
+    than their initialisation. With the `state` of a `Checkpoint` the
     training goes on from there and yields the same losses, to the last digit, as if it had never been
     interrupted. `stop` is asked after each update; once it says yes, a checkpoint and `Ended("stopped")`
     follow. A loss or a learned scalar that is not finite ends the training as diverged.
@@ -331,7 +337,7 @@ def train(
     device = device or torch.device("cpu")
     forget_peak(device)
     training = config.training
-    trainer = _Trainer(config, device)
+    trainer = _Trainer(config, device, start)
     course = _Course(trainer, *(torch.as_tensor(ids, device=device) for ids in (train_ids, validation_ids)))
     if state is None:
         yield from course.evaluate()

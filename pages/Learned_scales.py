@@ -17,8 +17,10 @@ from ega_mope.ui.scales import pick_second, pick_step, read_scales
 def show_plane(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> None:
     table, moved = analysis.pairs_table(found), analysis.movement(found)
     position = run.config.model.position
+    start = f"taken from {ui.plain(position['from_run'])}" if position["from_run"] else position["init"]
+    frozen = "" if position["freeze"] == "nothing" else f", frozen: {position['freeze']}"
     st.caption(
-        f"Start {position['init']}, admissibility {position['admissibility']}; step {found.step}. {moved}"
+        f"Start {start}{frozen}, admissibility {position['admissibility']}; step {found.step}. {moved}"
     )
     ui.figure(
         plots.plane(table, bands=analysis.BANDS, limit=analysis.limit_area(found), ranges=ranges),

@@ -36,6 +36,8 @@ def _name(mechanism: Plain, defaults: Any) -> str:
 
 def setting_name(key: str, value: Any) -> str:
     """A word speaks for itself ("multiscale"); a number or a yes needs its key ("steps 500")."""
+    if key == "from_run":
+        return f"from {value}"
     if isinstance(value, str):
         return value
     return f"{key} {value:g}" if isinstance(value, float) else f"{key} {json.dumps(value)}"

@@ -150,7 +150,8 @@ def scales(run: Run, step: int | None = None) -> Scales:
     training = run.config.training
     if training is None:  # trained elsewhere: neither the start nor the rates are known
         return _assemble(run.name, step, now, None, None)
-    most = training.most_log_move(run.config.model.position["rate_multiplier"])
+    position = run.config.model.position
+    most = 0.0 if position["freeze"] == "both" else training.most_log_move(position["rate_multiplier"])
     return _assemble(run.name, step, now, records.get(0), most if math.isfinite(most) else None)
 
 
@@ -320,7 +321,11 @@ def movement(found: Scales) -> str:
     if largest is None:
         return "How far the scales moved could not be computed because their start is not recorded."
     says = f"The largest move of any ω or σ is {largest:.3g} log units, a factor of {math.exp(largest):.3g}"
+    if most == 0:
+        return "No ω or σ could move: they were frozen, or trained at rate 0."
     if most is None:
         return f"{says}; the most that was possible has no bound, or is not known."
-    share = f", of which it is {largest / most:.0%}" if most > 0 else ""
-    return f"{says}; the most that was possible over the whole training is {most:.3g}{share}."
+    return (
+        f"{says}; the most that was possible over the whole training is {most:.3g}, of which it is "
+        f"{largest / most:.0%}."
+    )

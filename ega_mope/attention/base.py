@@ -15,7 +15,7 @@ from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig
 from ega_mope.dropout import dropout as drop
-from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, NoSettings, Position
+from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, NoSettings, Position, Prior
 
 ScoreBias = Callable[[slice], Tensor]
 """Gives what is added to the scores of a range of queries, [batch, head, query, key] or [head, query, key]:
@@ -38,6 +38,8 @@ class Attention(nn.Module):
     Settings: ClassVar[type] = NoSettings
     honours: ClassVar[frozenset[ActsOn]] = frozenset({"input", "query_key", "scores"})
     """Which kinds of position encoding this attention makes use of."""
+    prior: ClassVar[Prior | None] = None
+    """What can be taken from another run; a mechanism that has one has the setting `from_run`."""
 
     def __init__(self, model: ModelConfig, settings: Any) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
 from ega_mope.gate_signals import GATE_SIGNALS
-from ega_mope.positions.base import GeneratorFor, Memory
+from ega_mope.positions.base import GeneratorFor, Memory, Prior, from_run_setting
 
 
 class EnergyGatedAttention(Attention):
@@ -36,6 +36,8 @@ class EnergyGatedAttention(Attention):
     Limit: threshold → −∞ opens every gate and gives dot-product attention.
     """
 
+    prior = Prior(("signal.",), settings=("signal",))
+
     @dataclass(frozen=True, kw_only=True)
     class Settings:
         """Settings of energy-gated attention."""
@@ -46,7 +48,11 @@ class EnergyGatedAttention(Attention):
             "renormalised", "divide by the gated weights' sum (the paper's), or not"
         )
         freeze: Literal["nothing", "projection"] = setting(
-            "nothing", "projection: what the gate listens with stays at its random start; θ and α still learn"
+            "nothing", "projection: what the gate listens with stays at its start; θ and α still learn"
+        )
+        from_run: str | None = from_run_setting(
+            "run whose best weights give the projection its start; it reads channels, which in a network of "
+            "another seed may mean something else"
         )
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:

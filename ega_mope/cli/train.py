@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 )
 @click.option("--signal", metavar="NAME", help="What EGA's gate listens to: linear, …")
 @click.option(
+    "--scales-from",
+    metavar="RUN",
+    help="Run whose ω and σ the positions start with; --set position.freeze=both keeps them.",
+)
+@click.option(
+    "--projection-from",
+    metavar="RUN",
+    help="Run whose projection EGA's gates start with; --set attention.freeze=projection keeps it.",
+)
+@click.option(
     "--preset", default="small", show_default=True, metavar="smoke|small|paper", help="Size and schedule."
 )
 @click.option(
@@ -52,6 +62,8 @@ def train(
     position: str,
     gate_norm: str | None,
     signal: str | None,
+    scales_from: str | None,
+    projection_from: str | None,
     preset: str,
     corpus: str,
     tokenizer: str,
@@ -87,10 +99,10 @@ def train(
             path, device=device, sample_tokens=samples, watch=_Progress(trained.steps if trained else 0)
         )
     else:
-        chosen = {"gate_norm": gate_norm, "signal": signal}
+        chosen = {"gate_norm": gate_norm, "signal": signal, "from_run": projection_from}
         config = compose(
             {"name": attention, **{key: value for key, value in chosen.items() if value is not None}},
-            {"name": position},
+            {"name": position, **({} if scales_from is None else {"from_run": scales_from})},
             preset_name=preset,
             corpus=corpus,
             tokenizer=tokenizer,

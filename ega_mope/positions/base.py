@@ -10,12 +10,30 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ega_mope.config import ModelConfig
+from ega_mope.config import ModelConfig, setting
 
 ActsOn = Literal["input", "query_key", "scores"]
 Memory = Literal["linear", "quadratic"]
 GeneratorFor = Callable[[str], torch.Generator]
 """Gives the random stream of a parameter by its name inside the module."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What a mechanism can take from another run's weights, to start from or to be held to.
+
+    parameters  those whose names inside the mechanism begin so
+    settings    must be equal in both runs, or the parameters would not mean the same
+    """
+
+    parameters: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+
+
+def from_run_setting(help: str) -> Any:
+    """A settings field that names the run whose prior is taken; `ega_mope.priors` looks it up, once, and adds
+    the values' hash: NAME@HASH."""
+    return setting(None, help, names_run=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +49,8 @@ class Position(nn.Module):
     """
 
     Settings: ClassVar[type] = NoSettings
+    prior: ClassVar[Prior | None] = None
+    """What can be taken from another run; a mechanism that has one has the setting `from_run`."""
 
     def __init__(self, model: ModelConfig, settings: Any) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ega_mope.config import ModelConfig, setting
-from ega_mope.positions.base import ActsOn, GeneratorFor, Position
+from ega_mope.positions.base import ActsOn, GeneratorFor, Position, Prior, from_run_setting
 
 ADMISSIBLE = 5.0
 """The least ω·σ of an admissible Morlet wavelet: below it the wavelet's mean is no longer about zero."""
@@ -72,9 +72,11 @@ class MorletPosition(Position):
 
     Starts: `paper`, ω log-spaced from 1 to 0.99π and σ = 5/ω; `multiscale`, σ log-spaced from 2 to the
     context length and ω = 5/σ, at most 0.95π; `random`, ω and σ drawn log-uniformly and independently
-    from the ranges of `multiscale`. Frozen scales stay there; under `project` a frozen ω is still lifted to
-    5/σ where σ falls below 5/ω.
+    from the ranges of `multiscale`; or the ω and σ that another run learned. Frozen scales stay there; under
+    `project` a frozen ω is still lifted to 5/σ where σ falls below 5/ω.
     """
+
+    prior = Prior(("log_omega", "log_sigma"), settings=("admissibility",))
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:
@@ -90,6 +92,7 @@ class MorletPosition(Position):
         freeze: Literal["nothing", "omega", "sigma", "both"] = setting(
             "nothing", "which scales stay at their start: a fixed prior to hold learned ones against"
         )
+        from_run: str | None = from_run_setting("run whose best weights give ω and σ their start, not `init`")
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ega_mope.config import ModelConfig, setting
-from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, Position
+from ega_mope.positions.base import ActsOn, GeneratorFor, Memory, Position, Prior, from_run_setting
 from ega_mope.positions.rope import rotate_pairs
 from ega_mope.positions.sinusoidal import inverse_frequencies
 
@@ -28,6 +28,8 @@ class RelativeMorletPosition(Position):
     Limits: σ → ∞ is RoPE with those frequencies; ω = 0 a Gaussian cousin of ALiBi.
     """
 
+    prior = Prior(("log_omega", "log_sigma"))
+
     @dataclass(frozen=True, kw_only=True)
     class Settings:
         """Settings of relative Morlet positions."""
@@ -35,6 +37,10 @@ class RelativeMorletPosition(Position):
         rate_multiplier: float = setting(
             1.0, "learning rate of ω and σ, as a multiple of the model's", minimum=0.0
         )
+        freeze: Literal["nothing", "omega", "sigma", "both"] = setting(
+            "nothing", "which scales stay at their start: a fixed prior to hold learned ones against"
+        )
+        from_run: str | None = from_run_setting("run whose best weights give ω and σ their start")
 
     def __init__(self, model: ModelConfig, settings: Settings) -> None:
         super().__init__(model, settings)
@@ -46,6 +52,8 @@ class RelativeMorletPosition(Position):
         self.settings: RelativeMorletPosition.Settings
         self.log_omega = nn.Parameter(torch.zeros(model.d_head // 2))
         self.log_sigma = nn.Parameter(torch.zeros(model.n_heads))
+        self.log_omega.requires_grad_(settings.freeze not in ("omega", "both"))
+        self.log_sigma.requires_grad_(settings.freeze not in ("sigma", "both"))
 
     @classmethod
     def acts_on(cls, settings: Any) -> frozenset[ActsOn]:

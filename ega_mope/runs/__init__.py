@@ -1,8 +1,8 @@
 """Run folders: the only place that reads or writes them.
 
-A folder is config.json, tokenizer.json, model.safetensors, metrics.jsonl, learned.jsonl, audit.json, status.json
-and, while it can be resumed, training_state.pt. Files are replaced atomically or only appended to, so
-a kill at any moment loses nothing.
+A folder is config.json, tokenizer.json, model.safetensors, metrics.jsonl, learned.jsonl, audit.json, status.json,
+priors.safetensors where it started from parameters of another run, and training_state.pt while it can be resumed.
+Files are replaced atomically or only appended to, so a kill at any moment loses nothing.
 """
 
 from ega_mope.runs.curves import METRIC_COLUMNS, Curve

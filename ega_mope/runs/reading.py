@@ -202,6 +202,20 @@ class Run:
     def _settings(self) -> Plain:
         return comparable_settings(self.config, self.document["corpus"])
 
+    def priors(self) -> dict[str, torch.Tensor]:
+        """Parameters it took from other runs to start with, by name; none unless config.json says which."""
+        from safetensors.torch import load_file
+
+        path = self.path / "priors.safetensors"
+        if "priors" not in self.document:
+            return {}
+        if not path.exists():
+            raise ValueError(
+                f"{self.name}: expected what it took from other runs in {path}, got no such file; restore it, or "
+                "train a new run"
+            )
+        return load_file(path)
+
     def corpus(self) -> Corpus:
         """The text it was trained on; ValueError that says how to get it where it is not here."""
         wanted = self.document["corpus"]

@@ -85,13 +85,18 @@ class RunWriter:
         """Give the run back."""
         self._lock.release()
 
-    def start(self, document: Plain, tokenizer: Tokenizer) -> None:
-        """Begin a new run; ValueError where the folder holds one already."""
+    def start(
+        self, document: Plain, tokenizer: Tokenizer, priors: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """Begin a new run, which may start from parameters of other runs; ValueError where the folder holds one
+        already."""
         if (self.path / "config.json").exists():
             raise ValueError(
                 f"{self.path.name}: expected a new folder, got one that holds a run; "
                 "add --resume to go on with it, or choose another name"
             )
+        if priors:
+            self._save_tensors("priors.safetensors", priors)
         write_atomically(self.path / "tokenizer.json", to_json_bytes(tokenizer.to_json()))
         write_atomically(self.path / "config.json", to_json_bytes(document))
 
@@ -106,10 +111,13 @@ class RunWriter:
 
     def save_weights(self, state: Mapping[str, torch.Tensor]) -> None:
         """Replace model.safetensors."""
+        self._save_tensors("model.safetensors", state)
+
+    def _save_tensors(self, file: str, state: Mapping[str, torch.Tensor]) -> None:
         from safetensors.torch import save
 
         write_atomically(
-            self.path / "model.safetensors",
+            self.path / file,
             save({name: value.detach().cpu().contiguous() for name, value in state.items()}),
         )
 

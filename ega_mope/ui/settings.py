@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from ega_mope.config import Plain, allowed_values
 
+SourceRuns = Callable[[str], dict[str, str]]
+"""What runs a mechanism of this name can take something from: by what to write for it, what to show."""
 
-def mechanism(label: str, registry: dict[str, Any], offered: list[str], *, key: str, default: str) -> Plain:
-    """A picker among `offered` and a control a setting; the answer is `{"name": …, setting: value}`."""
+NO_RUN = "no run"
+
+
+def mechanism(
+    label: str,
+    registry: dict[str, Any],
+    offered: list[str],
+    *,
+    key: str,
+    default: str,
+    sources: SourceRuns | None = None,
+) -> Plain:
+    """A picker among `offered` and a control a setting; the answer is `{"name": …, setting: value}`.
+
+    Settings that name a run are left out unless `sources` says which runs there are.
+    """
     name = st.selectbox(
         label,
         offered,
@@ -21,7 +38,8 @@ def mechanism(label: str, registry: dict[str, Any], offered: list[str], *, key: 
         bind="query-params",
     )
     st.caption(first_line(registry[name]))
-    return {"name": name, **controls(registry[name].Settings, key=f"{key}-{name}")}
+    runs = None if sources is None else sources(name)
+    return {"name": name, **controls(registry[name].Settings, key=f"{key}-{name}", runs=runs)}
 
 
 def first_line(mechanism: Any) -> str:
@@ -29,13 +47,24 @@ def first_line(mechanism: Any) -> str:
     return (mechanism.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
 
 
-def controls(settings: type, *, key: str) -> Plain:
+def controls(settings: type, *, key: str, runs: dict[str, str] | None = None) -> Plain:
     """One control for each field of a settings dataclass, with the field's own help."""
     hints = typing.get_type_hints(settings)
-    return {
-        field.name: _control(field, hints[field.name], f"{key}-{field.name}")
-        for field in dataclasses.fields(settings)
-    }
+    fields = [field for field in dataclasses.fields(settings) if not field.metadata.get("names_run")]
+    values = {field.name: _control(field, hints[field.name], f"{key}-{field.name}") for field in fields}
+    for field in dataclasses.fields(settings):
+        if field.metadata.get("names_run") and runs is not None:
+            values[field.name] = _run_control(field, runs, f"{key}-{field.name}")
+    return values
+
+
+def _run_control(field: dataclasses.Field[Any], runs: dict[str, str], key: str) -> str | None:
+    shown = {NO_RUN: NO_RUN if runs else "no run here has any"} | runs
+    help_text = field.metadata["help"]
+    chosen = st.selectbox(
+        field.name.replace("_", " "), list(shown), format_func=shown.__getitem__, key=key, help=help_text
+    )
+    return None if chosen == NO_RUN else chosen
 
 
 def _control(field: dataclasses.Field[Any], annotation: Any, key: str) -> Any:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import streamlit as st
 
+from ega_mope.analysis.runs import marked_name
 from ega_mope.attention import ATTENTIONS
 from ega_mope.config import PRESETS, ExperimentConfig, Plain
 from ega_mope.experiments import compose
 from ega_mope.model import refusal
 from ega_mope.positions import POSITIONS
-from ega_mope.runs import runs_folder
+from ega_mope.priors import why_no_prior
+from ega_mope.runs import Run, runs_folder
 from ega_mope.sweeps.grids import GRIDS, Cell, cells_of, read_seeds
 from ega_mope.text import CORPORA, TOKENIZERS, decode_text, store_corpus
-from ega_mope.ui.settings import first_line, mechanism
+from ega_mope.ui.catalogue import all_runs, run_id
+from ega_mope.ui.settings import SourceRuns, first_line, mechanism
 from ega_mope.ui.show import plain
 from ega_mope.ui.texts import PASTE_TO_TRAIN, UPLOAD_TO_TRAIN
 
@@ -122,14 +125,31 @@ def _choose_text() -> tuple[str | None, str | None]:
     return str(path), f"{label}-{path.stem[:8]}"
 
 
+def _sources(where: str) -> SourceRuns:
+    """The runs that an attention or a position (`where`) can take its start from, marked where they see the future."""
+    runs = [run for run in all_runs() if isinstance(run, Run)]
+    return lambda name: {
+        run_id(run): marked_name(run, run_id(run)) for run in runs if why_no_prior(run, where, name) is None
+    }
+
+
 def _choose_mechanisms() -> tuple[Plain, Plain]:
     left, right = st.columns(2)
     with left:
-        attention = mechanism("Attention", ATTENTIONS, list(ATTENTIONS), key="attention", default="ega")
+        attention = mechanism(
+            "Attention",
+            ATTENTIONS,
+            list(ATTENTIONS),
+            key="attention",
+            default="ega",
+            sources=_sources("attention"),
+        )
     reasons = {name: refusal(attention["name"], name) for name in POSITIONS}
     with right:
         offered = [name for name, reason in reasons.items() if reason is None]
-        position = mechanism("Position", POSITIONS, offered, key="position", default="mope")
+        position = mechanism(
+            "Position", POSITIONS, offered, key="position", default="mope", sources=_sources("position")
+        )
         for reason in filter(None, reasons.values()):
             st.caption(f"Not offered: {plain(reason)}")
     return attention, position
