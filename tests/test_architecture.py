@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the ground up: a room imports rooms of lower rows, and of its own row those named.
 ROWS: list[dict[str, set[str]]] = [
     {"config": set()},
-    {"text": set(), "dropout": set()},
+    {"text": set(), "dropout": set(), "memory": set()},
     {"attention": {"gate_signals", "positions"}, "gate_signals": set(), "positions": set()},
     {"model": set(), "generation": {"model"}},
     {"training": set(), "importers": {"runs"}, "priors": {"runs"}, "runs": set()},
