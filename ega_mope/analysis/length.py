@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ega_mope.analysis.windows import spread_evenly
 from ega_mope.config import ModelConfig, Plain
 from ega_mope.model import CharLM
 from ega_mope.positions import POSITIONS
@@ -107,7 +108,7 @@ def loss_by_position(
         )
     model = run.model(device)
     every = windows(torch.as_tensor(ids), length)
-    chosen = every[np.linspace(0, len(every) - 1, min(most_windows, len(every))).round().astype(int)]
+    chosen = every[spread_evenly(len(every), most_windows)]
     table = bin_losses(window_losses(model, chosen, length), window_losses(model, chosen, context), context)
     return LengthReading(run.name, context, length, len(chosen), bool(run.sees_future), table)
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+from jaxtyping import Int
+
 
 @dataclass(frozen=True)
 class Window:
@@ -42,3 +45,15 @@ def batches(windows: list[Window], size: int) -> Iterator[list[Window]]:
     for _, alike in groupby(windows, key=lambda window: window.stop - window.start):
         group = list(alike)
         yield from (group[begin : begin + size] for begin in range(0, len(group), size))
+
+
+def side_by_side(ids: Int[np.ndarray, " token"], length: int, most: int) -> Int[np.ndarray, "window length"]:
+    """The first whole windows of `length` tokens, at most `most`; a text shorter than one is one window."""
+    length = min(len(ids), length)
+    count = min(len(ids) // length, most)
+    return ids[: count * length].reshape(count, length)
+
+
+def spread_evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """Which of `count` things to take for at most `most` of them, evenly from the first to the last."""
+    return np.linspace(0, count - 1, min(most, count)).round().astype(int)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 import ega_mope
+from ega_mope.cli.ablate import ablate
 from ega_mope.cli.app import app
 from ega_mope.cli.audit import audit
 from ega_mope.cli.compare import compare
@@ -56,6 +57,7 @@ for command in (
     scales,
     kernels,
     length,
+    ablate,
     generate,
     export,
     import_,

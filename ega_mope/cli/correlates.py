@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
-from ega_mope.cli.texts import given_text, text_file_option, text_option
+from ega_mope.cli.texts import given_text, text_options
 
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print the table behind the answer as CSV.")
 
 
 @click.command()
 @run_argument
-@text_option
-@text_file_option
+@text_options
 @click.option(
     "--characters", type=click.IntRange(1), metavar="N", help="Measure the first N characters [2000]."
 )

@@ -14,8 +14,7 @@ from ega_mope.cli.texts import (
     given_text,
     head_option,
     layer_option,
-    text_file_option,
-    text_option,
+    text_options,
 )
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @run_argument
-@text_option
-@text_file_option
+@text_options
 @layer_option
 @head_option
 @click.option(

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from ega_mope.analysis.gates import GateReading
 
-text_option = click.option("--text", help="The text itself.")
-text_file_option = click.option(
-    "--text-file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="A file that holds the text; - for stdin.",
-)
 layer_option = click.option("--layer", type=click.IntRange(1), help="Layer to show, counted from 1.")
 head_option = click.option("--head", type=click.IntRange(1), help="Head to show, counted from 1.")
 
 
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --text and --text-file to a command, which reads them with `given_text` or `optional_text`."""
+    file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+    command = click.option("--text-file", type=file, help="A file that holds the text; - for stdin.")(command)
+    return click.option("--text", help="The text itself.")(command)
+
+
 def given_text(text: str | None, file: Path | None) -> str:
-    """The text of --text or --text-file; ValueError unless exactly one is given, and for what is not text."""
+    """The text that was given; ValueError where none or both were, and for what is not text."""
+    found = optional_text(text, file)
+    if found is None:
+        raise ValueError("text: expected --text or --text-file, got none; give one of them")
+    return found
+
+
+def optional_text(text: str | None, file: Path | None) -> str | None:
+    """The text that was given, None where none was; ValueError where both were, and for what is not text."""
     from ega_mope.text import decode_text
 
-    if (text is None) == (file is None):
-        got = "none" if text is None else "both"
-        raise ValueError(f"text: expected --text or --text-file, got {got}; give one of them")
-    if text is None:
+    if text is not None and file is not None:
+        raise ValueError("text: expected --text or --text-file, got both; give one of them")
+    if file is not None:
         with click.open_file(str(file), "rb") as opened:
             return decode_text(opened.read(), str(file))
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("text: expected UTF-8, got bytes that are not; put the text in a file instead")
     return text
 

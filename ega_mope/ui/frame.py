@@ -25,6 +25,7 @@ GROUPS = {
         Page("pages/Learned_scales.py", "Learned scales", ":material/scatter_plot:"),
         Page("pages/Correlation_kernels.py", "Correlation kernels", ":material/water:"),
         Page("pages/Energy_gates.py", "Energy gates", ":material/format_ink_highlighter:"),
+        Page("pages/Ablation.py", "Ablation", ":material/content_cut:"),
         Page("pages/Mechanisms.py", "Mechanisms", ":material/function:"),
     ),
     "Experiment": (
