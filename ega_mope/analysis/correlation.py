@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from ega_mope.analysis.windows import side_by_side
 from ega_mope.model import CharLM
 from ega_mope.text import Tokenizer
 
@@ -44,6 +45,17 @@ def mean_by_distance(values: Float[np.ndarray, "... query key"]) -> Float[np.nda
     return np.stack(means, axis=-1)
 
 
+def profile_by_distance(
+    weight: Float[np.ndarray, "... query key"],
+) -> Float[np.ndarray, "... key"]:
+    """Where the weight of these queries, the last of a window, goes: the mean over all of them of the weight
+    at distance δ = 0 … keys − 1, 0 where there is no such key; it sums to 1."""
+    queries, keys = weight.shape[-2:]
+    first = keys - queries
+    sums = [weight.diagonal(first - back, -2, -1).sum(axis=-1) for back in range(keys)]
+    return np.stack(sums, axis=-1) / queries
+
+
 def even_attention(time: int) -> Float[np.ndarray, " time"]:
     """The mean weight by distance if every query spread its attention evenly over what it may see."""
     share = 1.0 / np.arange(1, time + 1)
@@ -55,22 +67,45 @@ class Correlation:
     """What the heads of one model do on one text, read in whole windows side by side.
 
     Of the first window: `tokens` (as text), `query`, `key`, `weight` (softmax attention before any gate).
-    Means over all `windows` windows, by distance in tokens: `score` S(δ), `attention` the weight.
-    `distance` is how far back a head looks on average, Σ_j A_ij (i − j), over the queries of the windows'
-    second halves. Windows beyond MOST_WINDOWS, and a rest shorter than a window, are left out:
-    `tokens_read` of `tokens_in_all` tokens were read.
+    Of each window, by distance in tokens: `scores` S(δ), `attentions` the mean weight over the queries
+    that have such a key, `profiles` the mean weight over the queries of the window's second half, 0
+    where there is no such key, so that it sums to 1. Windows beyond MOST_WINDOWS, and a rest shorter
+    than a window, are left out: `tokens_read` of `tokens_in_all` tokens were read.
     """
 
     tokens: tuple[str, ...]
     query: Float[np.ndarray, "layer head time d_head"]
     key: Float[np.ndarray, "layer head time d_head"]
     weight: Float[np.ndarray, "layer head time time"]
-    score: Float[np.ndarray, "layer head time"]
-    attention: Float[np.ndarray, "layer head time"]
-    distance: Float[np.ndarray, "layer head"]
-    windows: int
+    scores: Float[np.ndarray, "window layer head time"]
+    attentions: Float[np.ndarray, "window layer head time"]
+    profiles: Float[np.ndarray, "window layer head time"]
     tokens_read: int
     tokens_in_all: int
+
+    @property
+    def windows(self) -> int:
+        return len(self.scores)
+
+    @property
+    def score(self) -> Float[np.ndarray, "layer head time"]:
+        """S(δ), the mean over the windows."""
+        return self.scores.mean(axis=0)
+
+    @property
+    def attention(self) -> Float[np.ndarray, "layer head time"]:
+        """The mean weight by distance, over the windows."""
+        return self.attentions.mean(axis=0)
+
+    @property
+    def distances(self) -> Float[np.ndarray, "window layer head"]:
+        """How far back a head looks on average, Σ_j A_ij (i − j) in tokens, over each window's second half."""
+        return self.profiles @ np.arange(self.profiles.shape[-1])
+
+    @property
+    def distance(self) -> Float[np.ndarray, "layer head"]:
+        """The same, the mean over the windows."""
+        return self.distances.mean(axis=0)
 
     def at_lags(self, layer: int, head: int, i: int, j: int) -> pd.DataFrame:
         """C_ij(ℓ) of one pair as a table: lag, the key's place and text, value."""
@@ -138,54 +173,53 @@ class Correlation:
         )
 
 
-def correlate(model: CharLM, tokenizer: Tokenizer, text: str) -> Correlation:
+def correlate(model: CharLM, tokenizer: Tokenizer, text: str, *, shuffled: bool = False) -> Correlation:
     """Measure `text` in windows of the context length; a shorter text is one window.
 
     q and k are taken as they are scored, after any rotation; a bias that the position adds to the scores
-    is in the attention, not in S(δ). Raises ValueError where fewer than two tokens are left to read.
+    is in the attention, not in S(δ). `shuffled` is the control: the same tokens in random order, always
+    the same one, so that what is left of a head's habits does not come from what the text says where.
+    Raises ValueError where fewer than two tokens are left to read.
     """
     ids = tokenizer.read(text).ids
     if len(ids) < 2:
         raise ValueError(
             f"text: expected at least 2 characters that the run reads, got {len(ids)}; type or choose a longer text"
         )
-    length = min(len(ids), model.config.context_length)
-    count = min(len(ids) // length, MOST_WINDOWS)
-    windows = torch.from_numpy(ids[: count * length].reshape(count, length))
-    parts = [_measure(model, batch) for batch in windows.split(WINDOWS_AT_ONCE)]
+    if shuffled:
+        ids = np.random.default_rng(0).permutation(ids)
+    windows = side_by_side(ids, model.config.context_length, MOST_WINDOWS)
+    parts = [_measure(model, batch) for batch in torch.from_numpy(windows).split(WINDOWS_AT_ONCE)]
     first = parts[0]
-    score, attention, distance = (np.sum([part[name] for part in parts], axis=0) / count for name in SUMMED)
+    scores, attentions, profiles = (np.concatenate([part[name] for part in parts]) for name in EACH_WINDOW)
     return Correlation(
-        tokens=tuple(tokenizer.decode([one]) for one in ids[:length]),
+        tokens=tuple(tokenizer.decode([one]) for one in windows[0]),
         query=first["query"],
         key=first["key"],
         weight=first["weight"],
-        score=score,
-        attention=attention,
-        distance=distance,
-        windows=count,
-        tokens_read=count * length,
+        scores=scores,
+        attentions=attentions,
+        profiles=profiles,
+        tokens_read=windows.size,
         tokens_in_all=len(ids),
     )
 
 
-SUMMED = ("score", "attention", "distance")
+EACH_WINDOW = ("scores", "attentions", "profiles")
 
 
 def _measure(model: CharLM, ids: Int[torch.Tensor, "window time"]) -> dict[str, np.ndarray]:
-    """Sums over these windows, and the first window's own values."""
+    """Each window's values by distance, and the first window's own matrices."""
     with torch.inference_mode():
         device = model.token_embedding.weight.device
         _, trace = model.trace(ids.to(device), ("query", "key", "weight"))
         query, key, weight = (trace[kind].double().cpu().numpy() for kind in ("query", "key", "weight"))
-    time = ids.shape[1]
-    back = np.maximum(np.arange(time)[:, None] - np.arange(time), 0)
-    per_query = (weight * back).sum(axis=-1)
+    later = weight[..., ids.shape[1] // 2 :, :]
     return {
         "query": query[0],
         "key": key[0],
         "weight": weight[0],
-        "score": score_by_distance(query, key).sum(axis=0),
-        "attention": mean_by_distance(weight).sum(axis=0),
-        "distance": per_query[..., time // 2 :].mean(axis=-1).sum(axis=0),
+        "scores": score_by_distance(query, key),
+        "attentions": mean_by_distance(weight),
+        "profiles": profile_by_distance(later),
     }

@@ -18,6 +18,7 @@ from ega_mope.cli.app import app
 from ega_mope.cli.audit import audit
 from ega_mope.cli.compare import compare
 from ega_mope.cli.correlates import correlates, spectral
+from ega_mope.cli.correlation import correlation
 from ega_mope.cli.data import data
 from ega_mope.cli.export import export
 from ega_mope.cli.gates import gates
@@ -56,6 +57,7 @@ for command in (
     surprise,
     scales,
     kernels,
+    correlation,
     length,
     ablate,
     generate,
