@@ -1,13 +1,20 @@
 """Correlation kernels: what the learned pairs compare at a lag, and what heads do with it on a text."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from ega_mope import ui
 from ega_mope.analysis import kernels as analysis
+from ega_mope.analysis.lags import why_no_lags
 from ega_mope.analysis.scales import BANDS, Scales, limit_area, pairs_table, why_no_scales
 from ega_mope.plots import kernels as plots
 from ega_mope.plots.scales import plane, plane_ranges
+from ega_mope.runs import Run
 from ega_mope.ui.correlation import measured_on_text
+from ega_mope.ui.lags import show_lags
+from ega_mope.ui.length import show_loss_by_position
+from ega_mope.ui.locality import show_ranges
 from ega_mope.ui.scales import read_scales
 
 LAGS = 64
@@ -70,16 +77,29 @@ def show_clusters_and_table(found: Scales, lags: int, context_length: int) -> No
         )
 
 
+def show_pairs(run: Run) -> None:
+    context_length = run.config.model.context_length
+    found = read_scales(run)
+    st.subheader("Pairs and their kernels", anchor=False)
+    lags = show_kernels(found, context_length - 1)
+    show_clusters_and_table(found, lags, context_length)
+
+
+VIEWS: dict[str, tuple[Callable[[Run], str | None], Callable[[Run], None]]] = {
+    "kernels": (why_no_scales, show_pairs),
+    "on a text": (ui.why_no_weights, measured_on_text),
+    "range of heads": (ui.why_no_weights, show_ranges),
+    "learned lags": (why_no_lags, show_lags),
+    "loss by position": (ui.why_no_weights, show_loss_by_position),
+}
 ui.frame(
     "Correlation kernels",
     "At which distances do the learned scales compare, and what do the heads make of it?",
 )
-run = ui.pick_run(why_no_scales)
-context_length = run.config.model.context_length
+view = st.segmented_control(
+    "Show", list(VIEWS), default="kernels", key="view", bind="query-params", required=True
+)
+needs, show = VIEWS[view]
+run = ui.pick_run(needs)
 with ui.reading_errors():
-    found = read_scales(run)
-st.subheader("Pairs and their kernels", anchor=False)
-lags = show_kernels(found, context_length - 1)
-show_clusters_and_table(found, lags, context_length)
-st.header("Measured on a text", anchor=False)
-measured_on_text(run)
+    show(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +23,7 @@ from ega_mope.training import token_losses, windows
 FACTOR = 4.0
 MOST_WINDOWS = 64
 BINS_PER_CONTEXT = 8
-TOKENS_AT_ONCE = 16_384
+TOKENS_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,18 @@ def cannot_read(run: Run, length: int | None = None) -> str | None:
 
 
 def loss_by_position(
-    run: Run, *, factor: int | float = FACTOR, most_windows: int = MOST_WINDOWS, device: str = "auto"
+    run: Run,
+    *,
+    factor: int | float = FACTOR,
+    most_windows: int = MOST_WINDOWS,
+    device: str = "auto",
+    model: CharLM | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LengthReading:
     """Read the run's validation text in windows of `factor` × its training length.
 
-    At most `most_windows` windows, spread evenly over the split, none overlapping. Raises ValueError where the
+    At most `most_windows` windows, spread evenly over the split, none overlapping. `model` spares loading the
+    run's weights; `progress` is called with the tokens read and those in all. Raises ValueError where the
     run's positions do not reach that far, where factor < 1, or where the text holds no such window.
     """
     context = run.config.model.context_length
@@ -106,24 +114,37 @@ def loss_by_position(
             f"{run.name}: expected a validation text of at least {length + 1:,} tokens, got {len(ids):,}; "
             f"choose a factor of at most {(len(ids) - 1) / context:.2g}"
         )
-    model = run.model(device)
+    model = model or run.model(device)
     every = windows(torch.as_tensor(ids), length)
     chosen = every[spread_evenly(len(every), most_windows)]
-    table = bin_losses(window_losses(model, chosen, length), window_losses(model, chosen, context), context)
+    tokens = len(chosen) * length  # each is read twice: reading on, and starting afresh
+    on = window_losses(model, chosen, length, lambda done: progress(done, 2 * tokens))
+    afresh = window_losses(model, chosen, context, lambda done: progress(tokens + done, 2 * tokens))
+    table = bin_losses(on, afresh, context)
     return LengthReading(run.name, context, length, len(chosen), bool(run.sees_future), table)
 
 
 @torch.inference_mode()
 def window_losses(
-    model: CharLM, chosen: Int[Tensor, "window length_plus_one"], restart: int
+    model: CharLM,
+    chosen: Int[Tensor, "window length_plus_one"],
+    restart: int,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> Float[np.ndarray, "window length"]:
-    """Each token's loss in nats, reading afresh after every `restart` tokens of a window."""
+    """Each token's loss in nats, reading afresh after every `restart` tokens of a window.
+
+    `progress` is called with the tokens read so far.
+    """
     device = next(model.parameters()).device
     rows = max(1, TOKENS_AT_ONCE // restart)
-    parts = []
+    parts, done = [], 0
     for start in range(0, chosen.shape[1] - 1, restart):
         piece = chosen[:, start : start + restart + 1].to(device)
-        losses = [token_losses(model(batch[:, :-1]), batch[:, 1:]) for batch in piece.split(rows)]
+        losses = []
+        for batch in piece.split(rows):
+            losses.append(token_losses(model(batch[:, :-1]), batch[:, 1:]))
+            done += losses[-1].numel()
+            progress(done)
         parts.append(torch.cat(losses))
     return torch.cat(parts, dim=1).double().cpu().numpy()
 

@@ -13,7 +13,8 @@ from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.kernels import kernels
 from ega_mope.analysis.scales import why_no_scales
 from ega_mope.config import Plain
-from ega_mope.model import CharLM
+from ega_mope.model import CharLM, mechanism_settings
+from ega_mope.positions import POSITIONS
 from ega_mope.runs import Run
 
 if TYPE_CHECKING:
@@ -158,8 +159,16 @@ def kernel_fit(score: Float[np.ndarray, " time"], kernel: Float[np.ndarray, " ti
         return KernelFit(float(share @ score), 0.0, None)
     slope = float(share @ (s * c) / (share @ c**2))
     left, total = float(share @ (s - slope * c) ** 2), float(share @ s**2)
-    r_squared = 1 - left / total if total > 0 else None
+    # What rounding leaves of a constant is no variation to explain.
+    varies = total > (1e-12 * float(np.abs(score).max())) ** 2
+    r_squared = 1 - left / total if varies else None
     return KernelFit(float(share @ score - slope * (share @ kernel)), slope, r_squared)
+
+
+def biased_by_distance(run: Run) -> bool:
+    """Whether the run's positions act on the scores themselves, as ALiBi's and relative Morlet's do."""
+    cls, settings = mechanism_settings(POSITIONS, run.config.model.position, "position")
+    return "scores" in cls.acts_on(settings)
 
 
 def kernel_of(run: Run) -> Float[np.ndarray, " time"] | None:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ega_mope.analysis.clusters import Clusters, clusters
+from ega_mope.analysis.learned import learned_at_best
 from ega_mope.config import Plain
 from ega_mope.runs import BrokenRun, Run, list_runs
 
@@ -144,7 +145,7 @@ def scales(run: Run, step: int | None = None) -> Scales:
     records = _records(run)
     if step is None:
         step = _step_of_weights(run, records)
-        now: Mapping[str, Any] = {name: value.tolist() for name, value in run.model("cpu").learned().items()}
+        now = learned_at_best(run)
     else:
         now = _at(run, records, step)
     training = run.config.training

@@ -6,7 +6,8 @@ import streamlit as st
 
 from ega_mope.analysis.ablation import BANDS_BY, FEW_WINDOWS, Ablation, ablate
 from ega_mope.runs import Run
-from ega_mope.ui.models import load_model
+from ega_mope.ui.long_work import on_request
+from ega_mope.ui.models import load_model, weights_stamp
 
 SIZES = {f"{FEW_WINDOWS} windows": FEW_WINDOWS, "64 windows": 64, "whole split": None}
 BANDS = {"σ": "sigma", "period 2π/ω": "omega"}
@@ -25,41 +26,19 @@ def read_ablation(run: Run, text: str) -> Ablation:
             "Bands of pairs by", list(BANDS), default="σ", key="bands", bind="query-params", required=True
         )
     ]
-    weights = run.path / "model.safetensors"
-    key = (str(run.path), weights.stat().st_mtime_ns if weights.exists() else 0, text, by)
+    key = (*weights_stamp(run), text, by)
     if SIZES[size] == FEW_WINDOWS:
         return _few(*key, run)
-    kept = st.session_state.setdefault("ablations", {})
-    if (*key, size) not in kept:
-        kept[(*key, size)] = _long(run, text, by, size)
-    return kept[(*key, size)]
+    return on_request(
+        "ablation",
+        f"Read {size}",
+        (*key, size),
+        lambda progress: ablate(
+            run, text, model=load_model(run), most_windows=SIZES[size], bands_by=by, progress=progress
+        ),
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner="Taking out one part after the other …")
 def _few(path: str, stamp: int, text: str, by: str, _run: Run) -> Ablation:
     return ablate(_run, text, model=load_model(_run), bands_by=by)
-
-
-def _long(run: Run, text: str, by: str, size: str) -> Ablation:
-    """Any click ends a running page: so Cancel needs nothing but to be there, and nothing of it is kept."""
-    place = st.empty()
-    if not place.button(f"Read {size}", key="start", type="primary", icon=":material/play_arrow:"):
-        st.caption("This takes a minute or more on two cores; it can be cancelled.")
-        st.stop()
-    place.button("Cancel", key="cancel", icon=":material/close:")
-    bar = st.progress(0.0, "loading the model")
-
-    def show(done: int, total: int) -> None:
-        bar.progress(done / total, f"{done:,} of {total:,} readings")
-
-    found = ablate(
-        run,
-        text,
-        model=load_model(run),
-        most_windows=SIZES[size],
-        bands_by=by,
-        progress=show,
-    )
-    bar.empty()
-    place.empty()
-    return found

@@ -1,4 +1,4 @@
-"""What the heads of a run do on a text, by lag and by distance: the second half of Correlation kernels."""
+"""What the heads of a run do on a text, by lag and by distance: one view of Correlation kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import streamlit as st
 from ega_mope.analysis.correlation import Correlation, correlate
 from ega_mope.plots import kernels as plots
 from ega_mope.runs import Run
-from ega_mope.ui.models import load_model
-from ega_mope.ui.pickers import pick_run
-from ega_mope.ui.show import figure, reading_errors
+from ega_mope.ui.models import load_model, weights_stamp
+from ega_mope.ui.show import figure
 from ega_mope.ui.texts import pick_text
 
 FIRST_PAIR = {"query": 20, "key": 12}
@@ -20,13 +19,10 @@ def _measure(weights: tuple[str, int], text: str, _run: Run) -> Correlation:
     return correlate(load_model(_run), _run.tokenizer, text)
 
 
-def measured_on_text(opened: Run) -> None:
-    """Choose run, text, layer and head; then one pair at every lag, and each head by distance."""
-    run = pick_run(key="measured", label="Run to measure", prefer=lambda other: other.path == opened.path)
-    with reading_errors():
-        text = pick_text()
-        weights = run.path / "model.safetensors"
-        found = _measure((str(run.path), weights.stat().st_mtime_ns if weights.exists() else 0), text, run)
+def measured_on_text(run: Run) -> None:
+    """Choose text, layer and head; then one pair at every lag, and each head by distance."""
+    text = pick_text()
+    found = _measure(weights_stamp(run), text, run)
     _say_what_was_read(run, text, found)
     layers, heads = found.distance.shape
     left, right = st.columns(2, gap="large")

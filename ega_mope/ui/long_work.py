@@ -43,6 +43,35 @@ def kept_work(key: str, inputs: Hashable, work: Callable[[Report], Answer]) -> A
     return answer
 
 
+def on_request(
+    key: str, label: str, inputs: Hashable, work: Callable[[Callable[[int, int], None]], Answer]
+) -> Answer:
+    """`kept_work` that begins when the visitor asks for it, and ends the page until then.
+
+    `work` reports what is done and what there is in all.
+    """
+    answers, lock = _answers()
+    with lock:
+        kept = (key, inputs) in answers
+    if not kept and st.session_state.get(f"{key}-asked") != inputs:
+        asked = (f"{key}-asked", inputs)
+        st.button(
+            label,
+            key=f"{key}-start",
+            type="primary",
+            icon=":material/play_arrow:",
+            on_click=_remember,
+            args=asked,
+        )
+        st.caption("This may take a minute or more on two cores; it can be cancelled.")
+        st.stop()
+    return kept_work(
+        key,
+        inputs,
+        lambda report: work(lambda done, total: report(done / total, f"{done:,} of {total:,}")),
+    )
+
+
 def _with_bar(key: str, inputs: Hashable, work: Callable[[Report], Answer]) -> Answer:
     place = st.empty()
     with place.container(horizontal=True, vertical_alignment="center"):

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from ega_mope.model import CharLM
 
 
+def weights_stamp(run: Run) -> tuple[str, int]:
+    """What a cache of anything measured with a run's weights is keyed on: the folder, and when they changed."""
+    weights = run.path / "model.safetensors"
+    return str(run.path), weights.stat().st_mtime_ns if weights.exists() else 0
+
+
+def why_no_weights(run: Run) -> str | None:
+    """None, or why nothing can be measured with this run's model."""
+    return None if (run.path / "model.safetensors").exists() else "its weights are not in its folder"
+
+
 def load_model(run: Run, device: str = "auto", dtype: torch.dtype | None = None) -> CharLM:
     """The run's best weights in evaluation mode; loaded again when their file changes.
 

@@ -14,6 +14,7 @@ from ega_mope.ui.show import plain
 Needs = Callable[[Run], str | None]
 """None, or the reason why a page cannot show this run."""
 
+NO_RUN = "none"
 HOW_TO_TRAIN = "`ega-mope train --attention ega --position mope --preset smoke` makes one in seconds"
 
 
@@ -129,6 +130,18 @@ def pick_runs(
     if left_out:
         st.caption(f"{left_out} of {len(every)} runs cannot be shown on this page.")
     return [runs[name] for name in chosen]
+
+
+def pick_beside(
+    first: Run, candidates: list[Run], opened: Run | None, label: str = "Beside it"
+) -> Run | None:
+    """Another of `candidates` to stand beside `first`, bound to `?beside=`; opens on `opened`, and may be none."""
+    able = {run_id(run): run for run in candidates if run.path != first.path}
+    options = [NO_RUN, *sorted(able)]
+    labels = {NO_RUN: NO_RUN} | {name: marked_name(run, name) for name, run in able.items()}
+    asked = st.query_params.get("beside")
+    shown = asked if asked in options else run_id(opened) if opened else NO_RUN
+    return able.get(select_run(label, "beside", options, labels, shown))
 
 
 def sees_future_badge(run: Run) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from ega_mope.analysis import scales as analysis
-from ega_mope.analysis.runs import marked_name
 from ega_mope.analysis.scales import Scales
 from ega_mope.runs import Run
-from ega_mope.ui.catalogue import all_runs, nearest, run_id
-from ega_mope.ui.pickers import select_run
+from ega_mope.ui.catalogue import all_runs, nearest
+from ega_mope.ui.pickers import pick_beside
 
-BEST, NO_RUN = "best", "none"
+BEST = "best"
 
 
 def read_scales(run: Run, step: int | None = None) -> Scales:
@@ -31,14 +30,9 @@ def _read(path: str, times: tuple[int, ...], step: int | None, _run: Run) -> Sca
 def pick_second(first: Run, label: str = "Beside it") -> Run | None:
     """A run with scales to stand beside `first`, bound to `?beside=`: at first one that started elsewhere."""
     runs = [run for run in all_runs() if isinstance(run, Run) and analysis.why_no_scales(run) is None]
-    able = {run_id(run): run for run in runs if run.path != first.path}
     start = first.config.model.position["init"]
-    other = nearest(first, [run for run in able.values() if run.config.model.position["init"] != start])
-    options = [NO_RUN, *sorted(able)]
-    labels = {NO_RUN: NO_RUN} | {name: marked_name(run, name) for name, run in able.items()}
-    asked = st.query_params.get("beside")
-    opened = asked if asked in options else run_id(other) if other else NO_RUN
-    return able.get(select_run(label, "beside", options, labels, opened))
+    other = nearest(first, [run for run in runs if run.config.model.position["init"] != start])
+    return pick_beside(first, runs, other, label)
 
 
 def pick_step(runs: list[Run]) -> int | None:

@@ -59,7 +59,7 @@ def test_a_pair_picked_on_the_plane_is_the_one_whose_kernel_is_shown(app, page, 
 
 
 def test_a_click_on_the_grid_chooses_the_pair_and_the_url_keeps_it(app, page, pages, visit):
-    visit(page, f"{app}/Correlation_kernels?run={RUN}&text=prose")
+    visit(page, f"{app}/Correlation_kernels?run={RUN}&view=on+a+text&text=prose")
     plot = drawn(page, "Attention weights")
 
     click(page, plot, [3, 9], "query 9")
@@ -76,9 +76,16 @@ def test_a_click_on_the_grid_chooses_the_pair_and_the_url_keeps_it(app, page, pa
     again.wait_for_url(re.compile(r"query=2"))
 
 
-def test_a_baseline_can_be_measured_too_but_has_no_kernels(app, page, visit):
-    visit(page, f"{app}/Correlation_kernels?run={RUN}&measured=dot-learned-s0&text=prose")
-    expect(page.get_by_text("Every head by distance")).to_be_visible()
-
+def test_a_baseline_has_no_kernels_but_heads_that_can_be_measured(app, page, visit):
     visit(page, f"{app}/Correlation_kernels?run=dot-learned-s0")
     expect(page.get_by_text("position learned has no learned scales")).to_be_visible()
+
+    page.get_by_role("radio", name="range of heads").click()
+
+    expect(
+        page.get_by_role("figure", name=re.compile("^Mean distance that each head of dot-learned-s0"))
+    ).to_be_visible()
+    page.wait_for_url(re.compile("view=range"))
+    page.get_by_role("radio", name="loss by position").click()
+    expect(page.get_by_text(re.compile("^Within the training length alone"))).to_be_visible()
+    expect(page.get_by_role("figure", name=re.compile("^Validation loss by position"))).to_be_visible()
