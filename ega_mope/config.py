@@ -179,8 +179,8 @@ class TrainConfig:
         low = self.learning_rate * self.final_rate
         return low + (self.learning_rate - low) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
-    def most_log_move(self, multiplier: float = 1.0) -> float:
-        """The most that Adam can move a parameter over the whole training: the bound is
+    def most_log_move(self, multiplier: float = 1.0, steps: int | None = None) -> float:
+        """The most that Adam can move a parameter over the whole training, or over the first `steps` updates:
         sum of the rates x multiplier x the largest single update for these betas.
 
         An update is at most (1 − β1)/√((1 − β2)(1 − β1²/β2))-fold the rate (Cauchy–Schwarz over the
@@ -193,7 +193,8 @@ class TrainConfig:
             return math.inf
         else:
             largest = (1 - b1) / math.sqrt((1 - b2) * (1 - b1 * b1 / b2))
-        return largest * multiplier * sum(self.learning_rate_at(step) for step in range(self.steps))
+        updates = self.steps if steps is None else steps
+        return largest * multiplier * sum(self.learning_rate_at(step) for step in range(updates))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,17 @@
 """Learned scales: where each Morlet pair is in the ω–σ plane, where it started and what it still says."""
 
-import pandas as pd
 import streamlit as st
 
 from ega_mope import ui
 from ega_mope.analysis import scales as analysis
-from ega_mope.analysis.clusters import verdict
-from ega_mope.analysis.position_norm import embedding_norm, morlet_norm
 from ega_mope.analysis.runs import marked_name
 from ega_mope.analysis.scales import Scales
 from ega_mope.plots import scales as plots
 from ega_mope.runs import Run
+from ega_mope.ui.groups import show_groups, show_stability
+from ega_mope.ui.position import show_norms, show_other_encodings, show_reach
 from ega_mope.ui.scales import pick_second, pick_step, read_scales
+from ega_mope.ui.trajectories import show_training
 
 
 def show_plane(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> None:
@@ -33,20 +33,6 @@ def show_plane(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> No
     )
 
 
-def show_clusters(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> None:
-    start, said = found.start_clusters, verdict(found.clusters, found.start_clusters)
-    st.markdown(f"{said}")
-    table = analysis.bic_table(found)
-    ui.figure(
-        plots.bic_curve(table, found.clusters.chosen, start.chosen if start else None, colour),
-        key=f"bic-{ui.run_id(run)}",
-        alt=f"BIC by number of clusters. {said}",
-        how_to_read="Lower is better. Marked is the fewest clusters within 2 of the lowest BIC: a star now, a ring at the "
-        "start. All clusters of one fit share their shape and are at least 5 % wide.",
-        table=table,
-    )
-
-
 def show_spectra(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> None:
     spectra = analysis.spectrum_table(found)
     for quantity, sign, shown in (("sigma", "σ", ranges[0]), ("omega", "ω", ranges[1])):
@@ -57,38 +43,6 @@ def show_spectra(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> 
             how_to_read=f"Pairs in each tenth of a decade of {sign}: filled now, dashed at the start.",
             table=spectra[spectra["quantity"] == quantity],
         )
-
-
-def show_reach(run: Run, found: Scales) -> None:
-    st.markdown("Tokens from the window's start to where a pair's envelope is down to 1/e, and to 1 %.")
-    columns = {
-        "reach_1e_tokens": "1/e (tokens)",
-        "reach_tokens": "1 % (tokens)",
-        "sigma": "σ (tokens)",
-    }
-    reach = analysis.pairs_table(found)[["pair", "sigma", "reach_1e_tokens", "reach_tokens", "band"]]
-    ui.table(reach.rename(columns=columns), key=f"reach-{ui.run_id(run)}", name=f"reach-{run.name}")
-
-
-def show_norms(runs: list[Run], found: list[Scales]) -> None:
-    """What position still says at token b, all runs in one figure."""
-    st.subheader("What does position still say at token b?", anchor=False)
-    names = [marked_name(run, ui.run_id(run)) for run in runs]
-    norms = [morlet_norm(one, run.config.model.context_length) for run, one in zip(runs, found, strict=True)]
-    said = [f"{name}: {norm.in_words}" for name, norm in zip(names, norms, strict=True)]
-    st.markdown("  \n".join(map(ui.plain, said)))
-    ui.figure(
-        plots.norm_by_position(
-            {name: norm.table() for name, norm in zip(names, norms, strict=True)},
-            {name: embedding_norm(ui.load_model(run)) for name, run in zip(names, runs, strict=True)},
-            {name: ui.colours()[run.name] for name, run in zip(names, runs, strict=True)},
-        ),
-        key="norm",
-        alt=" ".join(said),
-        how_to_read="The length of the vector that tells the model where a token stands. Far below the dotted line, the "
-        "mean length of a token's embedding at the best weights, hardly any position is left.",
-        table=pd.concat([norm.table().assign(run=name) for name, norm in zip(names, norms, strict=True)]),
-    )
 
 
 def beside(runs: list[Run], title: str) -> list[st.delta_generator.DeltaGenerator]:
@@ -119,12 +73,26 @@ tables = [analysis.pairs_table(one) for one in found]
 same = len(runs) == 1 or st.toggle("Same axes for both", True, key="same", bind="query-params")
 colours = [ui.colours()[run.name] for run in runs]
 ranges = [plots.plane_ranges(tables if same else [table]) for table in tables]
-parts = (("The ω–σ plane", show_plane), ("Are there clusters?", show_clusters), ("Spectra", show_spectra))
-for title, show in parts:
-    for number, column in enumerate(beside(runs, title)):
-        with column:
-            show(runs[number], found[number], ranges[number], colours[number])
-show_norms(runs, found)
-for column, run, one in zip(beside(runs, "Reach"), runs, found, strict=True):
+for number, column in enumerate(beside(runs, "The ω–σ plane")):
     with column:
-        show_reach(run, one)
+        show_plane(runs[number], found[number], ranges[number], colours[number])
+places = []
+for number, column in enumerate(beside(runs, "Are there clusters?")):
+    with column:
+        show_groups(runs[number], found[number], colours[number])
+        places.append(st.container())
+for number, column in enumerate(beside(runs, "Spectra")):
+    with column:
+        show_spectra(runs[number], found[number], ranges[number], colours[number])
+for number, column in enumerate(beside(runs, "Through training")):
+    with column:
+        show_training(runs[number], found[number], colours[number])
+show_norms(runs, found)
+show_other_encodings(runs)
+for number, column in enumerate(beside(runs, "Reach")):
+    with column:
+        show_reach(runs[number], found[number])
+# Last, since it takes longest: everything else stands meanwhile.
+for number, place in enumerate(places):
+    with place:
+        show_stability(runs[number], found[number], colours[number])

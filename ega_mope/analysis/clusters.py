@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,13 +86,23 @@ def clusters(points: Points, most: int = MOST_GROUPS) -> Clusters:
         raise ValueError(
             f"clusters: expected at least 2 pairs with finite ω and σ, got {len(points)}{flaw}; choose another run"
         )
-    largest = min(most, len(np.unique(points, axis=0)), len(points) - 1)
-    fits = {k: fit(points, k) for k in range(1, largest + 1)}
-    lowest = min(one.bic for one in fits.values())
-    chosen = min(k for k, one in fits.items() if one.bic <= lowest + WORTH_MENTION)
+    fits = all_fits(points, most)
+    chosen = fewest_good(fits)
     labels = _by_rising_sigma(fits[chosen].labels, points[:, 1])
     bic = {k: one.bic for k, one in fits.items()}
     return Clusters(chosen, bic, labels, fits[chosen].separation)
+
+
+def all_fits(points: Points, most: int = MOST_GROUPS) -> dict[int, Fit]:
+    """The fit of every number of groups from 1 that these points can carry, `most` at the most."""
+    largest = min(most, len(np.unique(points, axis=0)), len(points) - 1)
+    return {k: fit(points, k) for k in range(1, largest + 1)}
+
+
+def fewest_good(fits: Mapping[int, Fit]) -> int:
+    """The fewest groups whose BIC is within WORTH_MENTION of the lowest."""
+    lowest = min(one.bic for one in fits.values())
+    return min(k for k, one in fits.items() if one.bic <= lowest + WORTH_MENTION)
 
 
 def fit(points: Points, groups: int) -> Fit:
@@ -154,7 +164,9 @@ def verdict(now: Clusters, start: Clusters | None) -> str:
     if now.chosen == 1:
         says = f"One group: more groups do not describe these pairs clearly better (BIC lower by over {WORTH_MENTION:g})."
     else:
-        says = f"{_count(now.chosen).capitalize()} describe these pairs clearly better than fewer do."
+        says = (
+            f"{count_of_groups(now.chosen).capitalize()} describe these pairs clearly better than fewer do."
+        )
         if now.touch:
             says += (
                 f" But groups touch (the closest centres are {now.separation:.1f} standard deviations apart, a clear gap "
@@ -166,9 +178,10 @@ def verdict(now: Clusters, start: Clusters | None) -> str:
         return (
             f"{says} The starting values give the same verdict, so it says nothing about what training did."
         )
-    return f"{says} The starting values give {_count(start.chosen)}."
+    return f"{says} The starting values give {count_of_groups(start.chosen)}."
 
 
-def _count(groups: int) -> str:
+def count_of_groups(groups: int) -> str:
+    """Such as "two groups"."""
     words = ("one", "two", "three", "four", "five", "six", "seven", "eight")
     return f"{words[groups - 1]} group{'s' if groups > 1 else ''}"

@@ -103,6 +103,16 @@ class Scales:
         """σ in tokens."""
         return np.array([pair.sigma for pair in self.pairs])
 
+    @property
+    def points(self) -> Float[np.ndarray, "pair 2"]:
+        """(log ω, log σ) of each pair now."""
+        return np.log(np.stack([self.omega, self.sigma], axis=1))
+
+    @property
+    def start_points(self) -> Float[np.ndarray, "pair 2"] | None:
+        """(log ω, log σ) of each pair at the start; None where it is not recorded."""
+        return _points([(pair.omega_start, pair.sigma_start) for pair in self.pairs])
+
     @cached_property
     def largest_log_move(self) -> float | None:
         """The largest |log| that any ω or σ moved; None where the start is not recorded."""
@@ -142,7 +152,7 @@ def scales(run: Run, step: int | None = None) -> Scales:
         raise ValueError(
             f"{run.name}: expected a run with position mope, got one where {reason}{_instead(run)}"
         )
-    records = _records(run)
+    records = scale_records(run)
     if step is None:
         step = _step_of_weights(run, records)
         now = learned_at_best(run)
@@ -165,7 +175,7 @@ def _step_of_weights(run: Run, records: dict[int, Mapping[str, Any]]) -> int | N
 
 def recorded_steps(run: Run) -> list[int]:
     """The training steps whose scales are recorded, from the first to the last."""
-    return list(_records(run))
+    return list(scale_records(run))
 
 
 def why_no_scales(run: Run) -> str | None:
@@ -194,7 +204,7 @@ def limit_area(found: Scales) -> Float[np.ndarray, "corner 2"] | None:
     """
     from scipy.spatial import ConvexHull
 
-    starts = _points([(pair.omega_start, pair.sigma_start) for pair in found.pairs])
+    starts = found.start_points
     if starts is None or not found.most_log_move:
         return None
     corners = found.most_log_move * np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]])
@@ -202,7 +212,8 @@ def limit_area(found: Scales) -> Float[np.ndarray, "corner 2"] | None:
     return np.exp(squares[ConvexHull(squares).vertices][:, ::-1])
 
 
-def _records(run: Run) -> dict[int, Mapping[str, Any]]:
+def scale_records(run: Run) -> dict[int, Mapping[str, Any]]:
+    """The learned scalars of every recorded step that has scales, in step order."""
     return {
         record["step"]: record["values"] for record in run.learned() if "position.sigma" in record["values"]
     }

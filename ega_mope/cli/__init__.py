@@ -27,6 +27,7 @@ from ega_mope.cli.importing import import_
 from ega_mope.cli.kernels import kernels
 from ega_mope.cli.length import length
 from ega_mope.cli.mechanisms import mechanisms
+from ega_mope.cli.position import position
 from ega_mope.cli.runs import runs, show
 from ega_mope.cli.scales import scales
 from ega_mope.cli.superadditivity import superadditivity
@@ -56,6 +57,7 @@ for command in (
     spectral,
     surprise,
     scales,
+    position,
     kernels,
     correlation,
     length,

@@ -255,7 +255,8 @@ def bic_curve(table: pd.DataFrame, chosen: int, start_chosen: int | None, colour
 def norm_by_position(
     norms: Mapping[str, pd.DataFrame], embedding: Mapping[str, float], colours: Mapping[str, str]
 ) -> go.Figure:
-    """The norm of the encoding at each position, a line a run; dotted: the mean norm of a token's embedding.
+    """The norm of the encoding at each position, a line a run; dotted: the mean norm of a token's embedding,
+    where `embedding` knows it.
 
     Each of `norms` has the columns position, norm and "of its value at 0".
     """
@@ -271,6 +272,8 @@ def norm_by_position(
             customdata=100 * relative,
             hovertemplate="position %{x}<br>norm %{y:.3g}<br>%{customdata:.3g} % of position 0<extra></extra>",
         )
+        if run not in embedding:
+            continue
         last = table["position"].iloc[-1]
         fig.add_scatter(
             x=[0, last],
@@ -280,7 +283,7 @@ def norm_by_position(
             line={"color": colours[run], "width": 1, "dash": "dot"},
             hovertemplate="mean norm of a token's embedding %{y:.3g}<extra></extra>",
         )
-    top = max(*embedding.values(), *(table["norm"].max() for table in norms.values()))
-    bottom = min(*embedding.values(), *(0.002 * table["norm"].iloc[0] for table in norms.values()))
+    top = max([*embedding.values(), *(table["norm"].max() for table in norms.values())])
+    bottom = min([*embedding.values(), *(0.002 * table["norm"].iloc[0] for table in norms.values())])
     fig.update_yaxes(range=[math.log10(bottom / 1.5), math.log10(top * 1.5)], **LOG_TICKS)
     return fig

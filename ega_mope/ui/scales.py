@@ -6,6 +6,7 @@ import streamlit as st
 
 from ega_mope.analysis import scales as analysis
 from ega_mope.analysis.scales import Scales
+from ega_mope.analysis.stability import Stability, stability
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import all_runs, nearest
 from ega_mope.ui.pickers import pick_beside
@@ -25,6 +26,20 @@ def read_scales(run: Run, step: int | None = None) -> Scales:
 @st.cache_resource(max_entries=64, show_spinner="Reading the scales …")
 def _read(path: str, times: tuple[int, ...], step: int | None, _run: Run) -> Scales:
     return analysis.scales(_run, step)
+
+
+def read_stability(run: Run, found: Scales) -> tuple[Stability, Stability | None]:
+    """How stable the groups of these scales are, and those of their start; None where that is not recorded."""
+    return _stability(str(run.path), found.step, found.points.tobytes(), found)
+
+
+@st.cache_resource(max_entries=64, show_spinner="Refitting on bootstrap draws …")
+def _stability(
+    path: str, step: int | None, points: bytes, _found: Scales
+) -> tuple[Stability, Stability | None]:
+    starts, start_groups = _found.start_points, _found.start_clusters
+    now = stability(_found.points, _found.clusters)
+    return now, None if starts is None or start_groups is None else stability(starts, start_groups)
 
 
 def pick_second(first: Run, label: str = "Beside it") -> Run | None:
