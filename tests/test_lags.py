@@ -20,10 +20,12 @@ CONV = {"name": "conv", "lags": 2}
 
 @pytest.fixture
 def run(tmp_path, small_text) -> Run:
-    """A run without weights whose record says what its one layer's two heads hear at steps 0 and 6."""
-    made = write_run(tmp_path, "conv", small_text, attention=CONV)
+    """A run without weights, best at step 3, whose record says what its one layer's two heads hear."""
+    losses = ((0, 4.0), (3, 2.0), (6, 3.0))
+    made = write_run(tmp_path, "conv", small_text, attention=CONV, validation=losses)
     writer = RunWriter(made.path)
-    for step, heads in ((0, [[0.9, 0.05, 0.05]] * 2), (6, [[0.5, 0.3, 0.2], [0.97, 0.02, 0.01]])):
+    start, best, last = [[0.9, 0.05, 0.05]] * 2, [[0.5, 0.3, 0.2], [0.97, 0.02, 0.01]], [[1.0, 0.0, 0.0]] * 2
+    for step, heads in ((0, start), (3, best), (6, last)):
         writer.append("learned.jsonl", {"step": step, "values": {"attention.lag_weight": [heads]}})
     writer.close()
     return made

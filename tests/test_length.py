@@ -67,6 +67,23 @@ def test_a_reading_beyond_the_training_length(tiny_runs: Path) -> None:
     )
 
 
+def test_progress_counts_every_token_twice(tiny_runs: Path) -> None:
+    run, seen = open_run(tiny_runs / "dot-mope-s0"), list[tuple[int, int]]()
+    model = run.model("cpu")
+    reading = loss_by_position(
+        run,
+        factor=2,
+        most_windows=3,
+        model=model,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert {total for _, total in seen} == {2 * 3 * 64}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == 2 * 3 * 64
+    again = loss_by_position(run, factor=2, most_windows=3, device="cpu")
+    assert reading.table.equals(again.table)
+
+
 def test_learned_positions_are_refused_beyond_their_table(tiny_runs: Path) -> None:
     run = open_run(tiny_runs / "dot-learned-s0")
     assert cannot_read(run, 32) is None
