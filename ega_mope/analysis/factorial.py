@@ -132,6 +132,12 @@ def trained_here(run: Run) -> bool:
     return isinstance(run.config, ExperimentConfig)
 
 
+def stratum(run: Run) -> str:
+    """Stands for all that runs must share to be compared: every setting but the two mechanisms and the seed,
+    what the loss was measured on, and the kind of device."""
+    return digest([_rest(run), run.evaluation, _device(run)])
+
+
 def _config(run: Run) -> ExperimentConfig:
     assert isinstance(run.config, ExperimentConfig)
     return run.config

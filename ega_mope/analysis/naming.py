@@ -14,6 +14,9 @@ from ega_mope.positions import POSITIONS
 ALWAYS_NAMED = ("gate_norm",)
 """Settings that a name never hides: this one decides whether a gate sees the future."""
 
+KEYED = ("freeze",)
+"""Settings whose word does not speak for itself: "freeze both"."""
+
 
 def attention_name(attention: Plain) -> str:
     """Such as "ega causal": the mechanism, its gate norm, and what is not at its default."""
@@ -39,7 +42,7 @@ def setting_name(key: str, value: Any) -> str:
     if key == "from_run":
         return f"from {value}"
     if isinstance(value, str):
-        return value
+        return f"{key} {value}" if key in KEYED else value
     return f"{key} {value:g}" if isinstance(value, float) else f"{key} {json.dumps(value)}"
 
 

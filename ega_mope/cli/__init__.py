@@ -16,6 +16,7 @@ import ega_mope
 from ega_mope.cli.ablate import ablate
 from ega_mope.cli.app import app
 from ega_mope.cli.audit import audit
+from ega_mope.cli.claims import claims
 from ega_mope.cli.compare import compare
 from ega_mope.cli.correlates import correlates, spectral
 from ega_mope.cli.correlation import correlation
@@ -67,6 +68,7 @@ for command in (
     import_,
     compare,
     superadditivity,
+    claims,
     audit,
     sweep,
     mechanisms,

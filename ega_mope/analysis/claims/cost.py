@@ -1,0 +1,130 @@
+"""Claims about what the mechanisms cost: parameters, counted, and computing, as measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+
+from ega_mope.analysis.claims.evidence import Evidence
+from ega_mope.analysis.claims.outcome import Claim, Outcome, Paper, Part, Verdict
+from ega_mope.analysis.intervals import Interval
+from ega_mope.config import Plain, preset
+from ega_mope.model import build_model
+
+GROUP = "Cost"
+MOST_OVERHEAD = 0.3
+"""Per cent of the baseline's parameters: the paper's bound for EGA."""
+SLOWEST = 0.97
+"""A training speed that is surely above this share of the baseline's counts as no measurable cost."""
+
+
+@lru_cache(maxsize=8)
+def _count(size: str, attention: str, position: str) -> int:
+    """Parameters of a model of a preset with these mechanisms at their defaults; made, since that is quick."""
+    bare, _ = preset(size)
+    model = build_model(replace(bare, attention={"name": attention}, position={"name": position}))
+    return model.parameter_counts()["total"]
+
+
+def overhead(size: str, attention: str, position: str = "learned") -> float:
+    """Parameters that a mechanism adds to the baseline of a preset, in per cent of it; below 0 it saves some."""
+    base = _count(size, "dot", "learned")
+    return 100 * (_count(size, attention, position) - base) / base
+
+
+def judge_overhead(evidence: Evidence) -> Outcome:
+    """Counted at both sizes, so it needs no run."""
+    sizes = {size: overhead(size, "ega") for size in ("paper", "small")}
+    both = overhead("paper", "ega", "mope")
+    worst = max(sizes.values())
+    return Outcome(
+        verdict="holds" if sizes["paper"] < MOST_OVERHEAD else "fails",
+        unit="%",
+        estimate=sizes["paper"],
+        n=None,
+        reason=f"counted, not measured; at the size of the shipped runs it is {sizes['small']:.3f} %, "
+        f"{'below the bound too' if worst < MOST_OVERHEAD else 'above the bound'}",
+        parts=(
+            Part("EGA at preset `small`", sizes["small"], "%"),
+            Part("EGA and MoPE at `paper`: MoPE needs no table of positions", both, "%"),
+        ),
+    )
+
+
+def judge_speed(evidence: Evidence) -> Outcome:
+    """Reads the measured training speeds; every cell with a gate counts, the slowest one is shown."""
+    path = evidence.speed
+    if path is None or not path.exists():
+        return Outcome(
+            verdict="undecided",
+            unit="× speed",
+            reason="no measured training speeds yet (benchmarks/train_speed.json)",
+        )
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        parts = [_speed(row) for row in document["rows"] if "ega" in row["cell"].lower()]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path.name}: expected rows with cell, dropout, ratio_to_baseline and ratio_interval, got none of "
+            f"{error}; measure again"
+        ) from error
+    if not parts:
+        return Outcome(
+            verdict="undecided", unit="× speed", reason=f"{path.name} has no cell with energy-gated attention"
+        )
+    slowest = min(parts, key=lambda part: part.estimate or 0.0)
+    verdict = _speed_verdict(parts)
+    word = {
+        "holds": f"every gated model trains at over {SLOWEST} of the baseline's speed",
+        "fails": f"{slowest.name} is surely slower than the baseline",
+        "undecided": "the intervals leave both open",
+    }
+    return Outcome(
+        verdict=verdict,
+        unit="× speed",
+        estimate=slowest.estimate,
+        interval=slowest.interval,
+        n=None,
+        reason=f"{word[verdict]} (tokens a second; {document.get('machine') or 'machine not recorded'})",
+        parts=tuple(parts),
+    )
+
+
+def _speed(row: Plain) -> Part:
+    interval = row["ratio_interval"]
+    return Part(
+        f"{row['cell']}, dropout {row['dropout']:g}",
+        float(row["ratio_to_baseline"]),
+        "× speed",
+        Interval(*map(float, interval)) if interval else None,
+    )
+
+
+def _speed_verdict(parts: list[Part]) -> Verdict:
+    known = [part.interval for part in parts if part.interval]
+    if any(interval.high < SLOWEST for interval in known):
+        return "fails"
+    whole = len(known) == len(parts) and all(interval.low > SLOWEST for interval in known)
+    return "holds" if whole else "undecided"
+
+
+CLAIMS = [
+    Claim(
+        id="overhead",
+        group=GROUP,
+        sentence=f"EGA adds less than {MOST_OVERHEAD} % of parameters",
+        test="Counted: parameters of EGA minus the baseline's, over the baseline's, at the paper's size.",
+        paper=Paper(MOST_OVERHEAD, "less than"),
+        judge=judge_overhead,
+    ),
+    Claim(
+        id="no-compute",
+        group=GROUP,
+        sentence="EGA costs no measurable computing",
+        test=f"Every gated model trains at more than {SLOWEST} of the baseline's tokens a second (95 % interval of the "
+        f"ratio, measured side by side); it fails where any is surely below {SLOWEST}.",
+        paper=Paper(None, "“no measurable compute”, without a number"),
+        judge=judge_speed,
+    ),
+]
