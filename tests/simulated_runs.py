@@ -34,9 +34,14 @@ def write_run(
     device: str = "cpu",
     tokenizer: str = "characters",
     training: Mapping[str, Any] | None = None,
+    learned: Mapping[int, Plain] | None = None,
+    audit: Plain | None = None,
     change: Callable[[Plain], None] = lambda document: None,
 ) -> Run:
-    """One run with these losses (None: not finite); `change` may edit its config.json before it is written."""
+    """One run with these losses (None: not finite) and, by step, learned scalars; no weights.
+
+    `change` may edit its config.json before it is written.
+    """
     config = ExperimentConfig(
         model=ModelConfig(
             context_length=32,
@@ -64,6 +69,10 @@ def write_run(
     for split, points in (("train", train), ("validation", validation)):
         for step, loss in points:
             writer.append("metrics.jsonl", _record(split, step, loss))
+    for step, values in (learned or {}).items():
+        writer.append("learned.jsonl", {"step": step, "values": values})
+    if audit is not None:
+        writer.save_audit(audit)
     writer.set_status(state, max(step for step, _ in validation))
     writer.close()
     return Run(folder / name)

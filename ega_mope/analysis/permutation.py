@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-Cloud = Float[np.ndarray, "point axis"]
+One = Float[np.ndarray, "point axis"]
+Other = Float[np.ndarray, "other_point axis"]
 
 
-def energy_distance(first: Cloud, second: Cloud) -> float:
+def energy_distance(first: One, second: Other) -> float:
     """2 E|X − Y| − E|X − X'| − E|Y − Y'| of two samples, in the unit of their axes (Székely and Rizzo 2004).
 
     0 for two equal samples, never below.
@@ -18,7 +19,7 @@ def energy_distance(first: Cloud, second: Cloud) -> float:
     return float(_energy(apart, mask[None])[0])
 
 
-def permutation_p(first: Cloud, second: Cloud, draws: int = 999, seed: int = 0) -> float:
+def permutation_p(first: One, second: Other, draws: int = 999, seed: int = 0) -> float:
     """Share of random regroupings of all points (the observed one counted) with at least this energy distance."""
     apart = _distances(np.concatenate([first, second]))
     observed = np.arange(len(apart)) < len(first)
@@ -29,7 +30,7 @@ def permutation_p(first: Cloud, second: Cloud, draws: int = 999, seed: int = 0) 
     return float((found >= found[0] - 1e-12).mean())
 
 
-def _distances(points: Cloud) -> Float[np.ndarray, "point point"]:
+def _distances(points: One) -> Float[np.ndarray, "point point"]:
     return np.linalg.norm(points[:, None] - points, axis=-1)
 
 

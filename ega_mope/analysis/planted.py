@@ -62,11 +62,11 @@ def marker_auc(
 
 
 def nearest_scale(
-    sigma: Float[np.ndarray, "*draws pair"], distances: Sequence[float]
+    sigma: Float[np.ndarray, "*draws pair"], distances: Sequence[int | float]
 ) -> Float[np.ndarray, "*draws"]:
     """Median over the distances D of |log(σ/D)| of the nearest σ: 0 where every distance has a σ of its own."""
     apart = np.abs(np.log(sigma[..., None]) - np.log(np.asarray(distances, dtype=float)))
-    return np.median(apart.min(axis=-2), axis=-1)
+    return np.asarray(np.median(apart.min(axis=-2), axis=-1))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ScaleFit:
 
 def scale_fit(
     sigma: Float[np.ndarray, " pair"],
-    distances: Sequence[float],
+    distances: Sequence[int | float],
     start: tuple[float, float],
     draws: int = DRAWS,
     seed: int = 0,

@@ -5,6 +5,9 @@ Nothing is kept here: `list_runs` remembers what it has read of a run until its 
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import streamlit as st
 
 from ega_mope import runs as run_folders
@@ -33,6 +36,22 @@ def summaries(runs: list[Run | BrokenRun]) -> list[Plain]:
 def colours() -> dict[str, str]:
     """The colour of each run by name, the same on every page."""
     return run_colours(run.name for run in all_runs())
+
+
+def signature() -> tuple[object, ...]:
+    """Stands for all runs as they are now: another one as soon as any of their files changes."""
+    return tuple(
+        (
+            run.path,
+            *((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size) for entry in _files(run.path)),
+        )
+        for run in all_runs()
+    )
+
+
+def _files(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted((entry for entry in entries if entry.is_file()), key=lambda entry: entry.name)
 
 
 def current_run() -> Run | None:

@@ -54,7 +54,13 @@ def judge_dense(evidence: Evidence) -> Outcome:
         parts.append(Part("of these, spaces and line breaks", _mean(spaces), "×", t_interval(spaces), n))
     if future:
         parts.append(
-            Part("dense ones with `sequence`, which sees the future", _mean(future), "×", None, len(future))
+            Part(
+                "dense ones under the paper's gate, which sees the future",
+                _mean(future),
+                "×",
+                None,
+                len(future),
+            )
         )
     return Outcome(
         verdict=verdict,
@@ -156,7 +162,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"threshold-{norm}",
             group=GROUP,
-            sentence=f"The threshold θ settles near {THRESHOLD} (with {gate})",
+            sentence=f"The threshold θ settles near {THRESHOLD} ({gate})",
             test=f"Mean θ over layers and heads lies within {THRESHOLD_NEAR} of {THRESHOLD}: the interval over seeds wholly "
             "inside; it fails where it is wholly outside.",
             paper=Paper(THRESHOLD, "one seed, a gate that sees the future"),
@@ -165,7 +171,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"passing-{norm}",
             group=GROUP,
-            sentence=f"About {PASSING:g} % of tokens pass (with {gate})",
+            sentence=f"About {PASSING:g} % of tokens pass ({gate})",
             test=f"The share of tokens whose gate is above one half lies within {PASSING_NEAR:g} points of {PASSING:g} %: "
             "the interval over runs wholly inside; it fails where it is wholly outside.",
             paper=Paper(PASSING, "one seed, a gate that sees the future"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ega_mope.analysis.claims.evidence import Evidence
+from ega_mope.analysis.claims.evidence import Evidence, setup
 from ega_mope.analysis.claims.outcome import (
     MARGIN_NATS,
     Claim,
@@ -36,9 +36,9 @@ from ega_mope.config import Plain
 TOGETHER, FUTURE = "EGA and MoPE", "A look at the future"
 
 NORMS = {
-    "causal": "a causal gate",
-    "visible": "a gate over the visible keys",
-    "sequence": "the paper's gate, which sees the future",
+    "causal": "causal gate",
+    "visible": "visible gate",
+    "sequence": "paper's gate, which sees the future",
 }
 """The gate norms under which the claims about EGA are judged; only the last is the paper's."""
 
@@ -81,7 +81,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"ega-improves-{norm}",
             group=TOGETHER,
-            sentence=f"EGA improves on the baseline (with {gate})",
+            sentence=f"EGA improves on the baseline ({gate})",
             test="The loss of EGA is lower than the baseline's: gain wholly above 0.",
             paper=_paper(PAPER_LOSSES_NATS["00"] - PAPER_LOSSES_NATS["10"]),
             judge=judge_gains(two, contrasts={"EGA": CONTRASTS["ega"]}, grid="study"),
@@ -89,7 +89,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"neither-suffices-{norm}",
             group=TOGETHER,
-            sentence=f"Neither alone suffices (with {gate})",
+            sentence=f"Neither alone suffices ({gate})",
             test="Leaving out either costs: both together gain over EGA alone and over MoPE alone. "
             "The smaller gain is shown.",
             paper=_paper(_theirs("10", "01")),
@@ -98,7 +98,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"both-best-{norm}",
             group=TOGETHER,
-            sentence=f"Both together are best (with {gate})",
+            sentence=f"Both together are best ({gate})",
             test="Both together have the lowest loss of the four: they gain over the baseline, over EGA and over "
             "MoPE. The smallest gain is shown.",
             paper=_paper(_theirs("00", "10", "01")),
@@ -107,7 +107,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"interaction-{norm}",
             group=TOGETHER,
-            sentence=f"Together they gain more than the sum of what each gains (with {gate})",
+            sentence=f"Together they gain more than the sum of what each gains ({gate})",
             test="The interaction L10 + L01 − L00 − L11 is above 0. It can be while both together do not beat the "
             "baseline: that is the claim before this one.",
             paper=_paper(paper_interaction()),
@@ -154,10 +154,7 @@ def judge_future(evidence: Evidence) -> Outcome:
     first = found[0]
     gain = contrast(evidence, first, {"causal": 1, "sequence": -1}, "gain over its causal twin")
     left = _part("left of it with another text's future", _left(first))
-    lean = _part("what exchanging the future costs `sequence`", _lean(first))
-    few = (
-        too_few(len(first.seeds)) or (left.n != gain.n and "not all of these runs were audited alike") or None
-    )
+    lean = _part("what exchanging the future costs it", _lean(first))
     says, rest = told(gain.interval, gain.n or 0), told(left.interval, left.n or 0)
     verdict: Verdict = "holds" if (says, rest) == ("gain", "no gain") else "undecided"
     verdict = "fails" if (says, rest) == ("gain", "gain") else verdict
@@ -167,16 +164,18 @@ def judge_future(evidence: Evidence) -> Outcome:
         estimate=gain.estimate,
         interval=gain.interval,
         n=gain.n,
-        reason=few or _future_reason(says, rest, left),
+        reason=f"{too_few(len(first.seeds)) or _future_reason(says, rest, gain, left)} ({setup(first.example)})",
         parts=(left, lean, *_visible_twin(evidence)),
         runs=first.used,
         commands=() if verdict != "undecided" else commands(first.example, TWINS, first.runs, "study"),
     )
 
 
-def _future_reason(says: str | None, rest: str | None, left: Part) -> str:
+def _future_reason(says: str | None, rest: str | None, gain: Part, left: Part) -> str:
     if says != "gain":
         return "there is no sure gain over the causal twin to explain"
+    if left.n != gain.n and rest is None:
+        return f"only {left.n} of {gain.n} pairs of twins were audited at the same predictions"
     if rest is None:
         return "the interval of what is left of the gain without its own future leaves it open"
     word = "nothing is left of the gain" if rest == "no gain" else "some of the gain stays"
@@ -241,7 +240,7 @@ FUTURE_CLAIMS = [
     Claim(
         id="sequence-gain-is-future",
         group=FUTURE,
-        sentence="What `sequence` gains over its causal twin is a look at the future",
+        sentence="What the paper's gate gains over its causal twin is a look at the future",
         test="`sequence` gains over the same model trained with a causal gate, and the gain is gone where the text "
         "that follows is exchanged for another one (the audit's predictions, the same for both).",
         paper=Paper(None, "the paper does not test it"),
@@ -250,7 +249,7 @@ FUTURE_CLAIMS = [
     Claim(
         id="gain-mostly-future",
         group=FUTURE,
-        sentence="Most of what the published gate gains over the baseline is that look",
+        sentence="Most of what the paper's gate gains over the baseline is that look",
         test="`sequence` gains more over its causal twin than the twin gains over the baseline: "
         "2·L(causal) − L(sequence) − L(baseline) is above 0.",
         paper=Paper(None, "the paper does not test it"),

@@ -62,7 +62,7 @@ def summary(judged: Sequence[Judged]) -> str:
 
 def sentence(one: Judged) -> str:
     """The claim, marked where what it rests on sees the future."""
-    return f"{one.claim.sentence}{f' {FUTURE_MARK}' if one.outcome.sees_future else ''}"
+    return f"{f'{FUTURE_MARK} ' if one.outcome.sees_future else ''}{one.claim.sentence}"
 
 
 def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:

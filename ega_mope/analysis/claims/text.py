@@ -139,7 +139,9 @@ def read_with(run: Run, model: CharLM, text: str) -> TextReading:
     return TextReading(**joined, place=place, owner=reading.owner, characters=reading.characters)
 
 
-def _windows(model: CharLM, ids: Int[np.ndarray, "window token"]) -> dict[str, PerToken]:
+def _windows(
+    model: CharLM, ids: Int[np.ndarray, "window token"]
+) -> dict[str, Float[np.ndarray, "layer head all_tokens"]]:
     """Each token's own gate, and its attention before and after gating, in equally long windows, one after another."""
     with torch.inference_mode():
         _, trace = model.trace(torch.as_tensor(ids), ("gate", "weight", "share"))
