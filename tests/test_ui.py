@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from simulated_runs import write_cells
 from streamlit.testing.v1 import AppTest
 
 from ega_mope import runs as run_folders
@@ -263,3 +264,49 @@ def test_run_colours_depend_on_the_names_alone():
     many = [f"run-{number}" for number in range(36)]
     pairs = set(zip(run_colours(many).values(), run_dashes(many).values(), strict=True))
     assert len(pairs) == 36
+
+
+def claims() -> AppTest:
+    return home().switch_page("pages/Claims.py")
+
+
+def test_claims_without_runs_are_undecided_and_say_how_to_decide_them(own):
+    at = claims().run()
+
+    assert not at.exception
+    assert "Of 39 claims 1 holds, 0 fail and 38 are undecided." in shown(at)
+    assert len(at.dataframe[0].value) == 39
+    assert any("ega-mope sweep --grid study --seeds 0-5" in code.value for code in at.code)
+
+
+def test_claims_are_filtered_by_verdict_subject_and_words(own):
+    at = claims()
+    at.query_params["verdict"] = "holds"
+
+    at.run()
+
+    assert at.dataframe[0].value["claim"].tolist() == ["EGA adds less than 0.3 % of parameters"]
+    filtered = claims()
+    for key, value in (("verdict", "undecided"), ("about", "Gates"), ("words", "visible THRESHOLD")):
+        filtered.query_params[key] = value
+    filtered.run()
+    assert filtered.dataframe[0].value["claim"].tolist() == [
+        "The threshold θ settles near 0.35 (visible gate)"
+    ]
+
+
+def test_claims_follow_the_runs_and_mark_those_that_see_the_future(own, small_text):
+    def gain(norm: str, by: float) -> None:
+        write_cells(own, small_text, {"10": {s: 1.6 - by - 0.001 * s for s in range(3)}}, gate_norm=norm)
+
+    write_cells(own, small_text, {"00": dict.fromkeys(range(3), 1.6)})
+    gain("causal", 0.02)
+    at = claims().run()
+    verdicts = at.dataframe[0].value.set_index("claim")["verdict"]
+    assert verdicts["EGA improves on the baseline (causal gate)"] == "holds"
+
+    gain("sequence", 0.1)
+    rows = at.run().dataframe[0].value.set_index("claim")
+    marked = rows.loc["⚠ EGA improves on the baseline (paper's gate, which sees the future)"]
+    assert (marked["verdict"], marked["N"]) == ("holds", "3 seeds")
+    assert "sees the future" in shown(at)

@@ -29,6 +29,7 @@ from ega_mope.cli.kernels import kernels
 from ega_mope.cli.length import length
 from ega_mope.cli.mechanisms import mechanisms
 from ega_mope.cli.position import position
+from ega_mope.cli.report import report
 from ega_mope.cli.runs import runs, show
 from ega_mope.cli.scales import scales
 from ega_mope.cli.superadditivity import superadditivity
@@ -69,6 +70,7 @@ for command in (
     compare,
     superadditivity,
     claims,
+    report,
     audit,
     sweep,
     mechanisms,

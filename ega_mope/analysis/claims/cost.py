@@ -59,6 +59,7 @@ def judge_speed(evidence: Evidence) -> Outcome:
         return Outcome(
             verdict="undecided",
             unit="× speed",
+            n=None,
             reason="no measured training speeds yet (benchmarks/train_speed.json)",
         )
     try:
@@ -71,7 +72,10 @@ def judge_speed(evidence: Evidence) -> Outcome:
         ) from error
     if not parts:
         return Outcome(
-            verdict="undecided", unit="× speed", reason=f"{path.name} has no cell with energy-gated attention"
+            verdict="undecided",
+            unit="× speed",
+            n=None,
+            reason=f"{path.name} has no cell with energy-gated attention",
         )
     slowest = min(parts, key=lambda part: part.estimate or 0.0)
     verdict = _speed_verdict(parts)

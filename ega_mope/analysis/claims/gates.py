@@ -109,7 +109,7 @@ def judge_threshold(norm: str) -> Callable[[Evidence], Outcome]:
                 verdict="undecided",
                 unit="sd",
                 reason=f"no run yet of {cells['EGA'].name}",
-                commands=commands(None, cells, {}),
+                commands=commands(None, cells, {}, "study"),
             )
         first = found[0]
         learned = [evidence.learned(run) for run in first.used]
@@ -127,7 +127,7 @@ def judge_threshold(norm: str) -> Callable[[Evidence], Outcome]:
             reason=f"{too_few(n) or 'mean over layers and heads'}; single heads from {lowest:+.2f} to {highest:+.2f}, "
             f"all started at 0 ({setup(first.example)})",
             runs=first.used,
-            commands=() if verdict != "undecided" else commands(first.example, cells, first.runs),
+            commands=() if verdict != "undecided" else commands(first.example, cells, first.runs, "study"),
         )
 
     return judge

@@ -44,9 +44,9 @@ def interval_text(interval: Interval | None, unit: str) -> str:
 
 
 def count_text(outcome: Outcome) -> str:
-    """Such as "6 seeds"; "exact" where nothing was sampled."""
+    """Such as "6 seeds"; "exact" where nothing was sampled, "–" where there is nothing."""
     if outcome.n is None:
-        return "exact" if outcome.interval is None else "measured"
+        return "–" if outcome.estimate is None else "exact" if outcome.interval is None else "measured"
     return f"{outcome.n} {outcome.n_of.removesuffix('s') if outcome.n == 1 else outcome.n_of}"
 
 
