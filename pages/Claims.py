@@ -10,7 +10,7 @@ from ega_mope.analysis.claims import RULES, Judged, tables
 from ega_mope.ui.claims import read_claims, show_claim
 
 ALL = "all"
-WIDTHS = {"verdict": 85, "claim": 390, "estimate": 105, "95 % interval": 145, "N": 65}
+WIDTHS = {"verdict": 85, "claim": 370, "estimate": 105, "95 % interval": 135, "N": 65}
 VERDICT_WORDS = [ALL, *tables.VERDICTS]
 
 
@@ -37,7 +37,7 @@ def overview(chosen: list[Judged]) -> None:
     rows = pd.DataFrame(tables.shown_rows(chosen), columns=list(tables.SHOWN))
     first = ["verdict", "claim"]
     rows = rows[first + [column for column in rows.columns if column not in first]]
-    rows = rows.rename(columns={"the paper's": "the paper's (theirs)"})
+    rows = rows.rename(columns={"the paper's": "paper's (theirs)"})
     st.dataframe(
         rows,
         width="stretch",

@@ -63,8 +63,8 @@ def one(tmp_path: Path, small_text: Path) -> Callable[..., Run]:
             str(len(list(tmp_path.iterdir()))),
             f"s{seed}",
         ]
-        points = [(0, loss + 2), (6, loss)]
-        return write_run(tmp_path, "-".join(words), small_text, seed=seed, validation=points, **more)
+        more = {"validation": [(0, loss + 2), (6, loss)]} | more
+        return write_run(tmp_path, "-".join(words), small_text, seed=seed, **more)
 
     return write
 
@@ -161,6 +161,27 @@ def test_runs_that_are_unfinished_or_diverged_do_not_count(simulate, one) -> Non
     runs = simulate(known_cells(4))
     runs += [one(0.1, 7, state="stopped"), one(0.1, 8, train=[(1, None)])]
     assert judged(runs, "ega-improves-causal").n == 4
+
+
+def test_losses_are_the_lowest_of_each_run(simulate, one) -> None:
+    runs = simulate({"00": by_seed(1.60, 3)})
+    for seed in range(3):
+        points = [(0, 4.0), (3, 1.50 + 0.01 * seed), (6, 1.70)]
+        run = one(0.0, seed, attention={"name": "ega", "gate_norm": "causal"}, validation=points)
+        runs.append(run)
+    assert judged(runs, "ega-improves-causal").estimate == pytest.approx(0.10)
+
+
+def test_the_same_training_twice_counts_once(simulate, tmp_path: Path) -> None:
+    """A user's run that ships too is no second run, nor is the one that was stopped on the way."""
+    runs = simulate(known_cells(4))
+    twin = tmp_path / "again" / runs[0].name
+    shutil.copytree(runs[0].path, twin)
+    stopped = tmp_path / "again" / "stopped"
+    shutil.copytree(runs[1].path, stopped)
+    (stopped / "status.json").write_text('{"state": "stopped"}')
+    assert Evidence([*runs, Run(twin)]).runs == Evidence(runs).runs
+    assert Run(stopped).name not in {run.name for run in Evidence([Run(stopped), *runs]).runs}
 
 
 def test_other_mechanisms_are_held_against_the_baseline(one) -> None:

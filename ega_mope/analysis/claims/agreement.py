@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from ega_mope.analysis.claims.evidence import Evidence, Learned, config_of, setup
+from ega_mope.analysis.claims.evidence import Evidence, Learned, config_of, setup, with_weights
 from ega_mope.analysis.claims.losses import cells as cells_under
 from ega_mope.analysis.claims.outcome import Claim, Outcome, Paper, Part, Verdict, above, too_few
 from ega_mope.analysis.claims.paired import Comparison, commands, comparisons
 from ega_mope.analysis.claims.scales import learning
-from ega_mope.analysis.claims.text import agreement, with_weights
+from ega_mope.analysis.claims.text import agreement
 from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.naming import attention_name, digest, position_name
 from ega_mope.analysis.train_command import train_commands

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from ega_mope.analysis.factorial import trained_here
 from ega_mope.analysis.losses import Compared, compare_at
+from ega_mope.analysis.naming import digest
 from ega_mope.config import ExperimentConfig, Plain
 from ega_mope.runs import Run
 
@@ -38,11 +39,12 @@ class Learned:
 class Evidence:
     """Runs whose training is known, in the order of their names; losses at each run's best.
 
-    `speed` is the file with measured training speeds (see `claims.cost`).
+    Two runs of the same settings, seed and kind of device are one: a finished one counts, first one with
+    weights. `speed` is the file with measured training speeds (see `claims.cost`).
     """
 
     def __init__(self, runs: Iterable[Run], speed: Path | None = None) -> None:
-        self.runs = tuple(sorted(filter(trained_here, runs), key=lambda run: (run.name, str(run.path))))
+        self.runs = _each_once(filter(trained_here, runs))
         self.speed = speed
         self._learned: dict[Path, Learned | None] = {}
 
@@ -69,6 +71,26 @@ class Evidence:
             known = 0 in records and len(records) > 1
             self._learned[run.path] = Learned(records[0], end or records[max(records)]) if known else None
         return self._learned[run.path]
+
+
+def _each_once(runs: Iterable[Run]) -> tuple[Run, ...]:
+    ranked = sorted(
+        runs, key=lambda run: (run.status.state != "finished", not with_weights(run), *_place(run))
+    )
+    found: dict[str, Run] = {}
+    for run in ranked:
+        what = [run.settings(), run.evaluation, run.document["device"]["type"], run.seed]
+        found.setdefault(digest(what), run)
+    return tuple(sorted(found.values(), key=_place))
+
+
+def _place(run: Run) -> tuple[str, str]:
+    return run.name, str(run.path)
+
+
+def with_weights(run: Run) -> bool:
+    """Whether a run carries its weights."""
+    return (run.path / "model.safetensors").exists()
 
 
 def config_of(run: Run) -> ExperimentConfig:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ega_mope.analysis.claims.evidence import Evidence, config_of, has
+from ega_mope.analysis.claims.evidence import Evidence, config_of, has, with_weights
 from ega_mope.analysis.claims.outcome import LEAST, Claim, Outcome, Paper, Part, Verdict, too_few
-from ega_mope.analysis.claims.text import read, with_weights
+from ega_mope.analysis.claims.text import read
 from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.planted import MarkerAuc, ScaleFit, marker_auc, out_of_reach, scale_fit
 from ega_mope.positions.mope_relative import SHORTEST_SIGMA

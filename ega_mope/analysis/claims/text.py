@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from ega_mope.analysis.claims.evidence import config_of
+from ega_mope.analysis.claims.evidence import config_of, with_weights
 from ega_mope.analysis.gates import FEW_TOKENS
 from ega_mope.analysis.windows import Window, batches
 from ega_mope.attention.gate_norms import GATE_NORMS
@@ -79,11 +79,6 @@ def dense(characters: str) -> Bool[np.ndarray, " character"]:
         common.add(character)
         covered += count
     return np.array([character not in common for character in characters])
-
-
-def with_weights(run: Run) -> bool:
-    """Whether a run carries its weights."""
-    return (run.path / "model.safetensors").exists()
 
 
 def readable(run: Run) -> bool:
