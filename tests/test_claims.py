@@ -306,11 +306,17 @@ def test_overhead_is_counted() -> None:
 def test_speed_comes_from_the_benchmark(tmp_path: Path, interval: list[float] | None, verdict: str) -> None:
     rows = [
         {"cell": "baseline", "dropout": 0.0, "ratio_to_baseline": 1.0, "ratio_interval": [1.0, 1.0]},
+        {
+            "cell": "loop over heads, EGA",
+            "dropout": 0.0,
+            "ratio_to_baseline": 0.2,
+            "ratio_interval": [0.1, 0.3],
+        },
         {"cell": "MoPE", "dropout": 0.0, "ratio_to_baseline": 0.5, "ratio_interval": [0.4, 0.6]},
         {"cell": "EGA causal", "dropout": 0.1, "ratio_to_baseline": 0.97, "ratio_interval": interval},
     ]
     path = tmp_path / "train_speed.json"
-    path.write_text(json.dumps({"rows": rows, "machine": "a machine"}))
+    path.write_text(json.dumps({"rows": rows, "machine": {"name": "a machine", "threads": 1}}))
     outcome = judged([], "no-compute", path)
     assert outcome.verdict == verdict
     assert outcome.estimate == 0.97 and "a machine" in outcome.reason

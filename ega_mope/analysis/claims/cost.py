@@ -64,7 +64,7 @@ def judge_speed(evidence: Evidence) -> Outcome:
         )
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        parts = [_speed(row) for row in document["rows"] if "ega" in row["cell"].lower()]
+        parts = [_speed(row) for row in document["rows"] if row["cell"].startswith("EGA")]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path.name}: expected rows with cell, dropout, ratio_to_baseline and ratio_interval, got none of "
@@ -90,9 +90,17 @@ def judge_speed(evidence: Evidence) -> Outcome:
         estimate=slowest.estimate,
         interval=slowest.interval,
         n=None,
-        reason=f"{word[verdict]} (tokens a second; {document.get('machine') or 'machine not recorded'})",
+        reason=f"{word[verdict]} (tokens a second; {_machine(document)})",
         parts=tuple(parts),
     )
+
+
+def _machine(document: Plain) -> str:
+    """What it was measured on, in words."""
+    machine = document.get("machine") or "machine not recorded"
+    if isinstance(machine, dict):
+        return ", ".join(f"{key} {value}" for key, value in machine.items())
+    return str(machine)
 
 
 def _speed(row: Plain) -> Part:
