@@ -78,6 +78,63 @@ def test_half_a_last_line_is_survived(folder: Path) -> None:
     assert added == [{"step": 9, "split": "train", "loss_nats": 1.25}]
 
 
+def test_half_a_line_in_the_middle_is_survived_too(folder: Path) -> None:
+    run, path = Run(folder / "mine"), folder / "mine" / "metrics.jsonl"
+    before = {split: curve.loss_nats.tolist() for split, curve in run.curves().items()}
+    path.write_bytes(b'{"step": 0, "split": "tra\n5\n' + path.read_bytes())
+    assert {split: curve.loss_nats.tolist() for split, curve in run.curves().items()} == before
+    path.write_bytes(b"")
+    assert run.curves() == {} and run.best() is None
+
+
+def test_curves_hold_the_numbers_of_the_records(folder: Path) -> None:
+    again: list[dict[str, Any]] = [
+        {"step": 2, "split": "train", "loss_nats": 0.25, "tokens": 7, "seconds": 1.5},
+        {"step": 1, "split": "train", "loss_nats": None, "diverged": True},
+        {"step": 9, "loss_nats": 1.0},
+    ]
+    writer = RunWriter(folder / "mine")
+    for record in again:
+        writer.append("metrics.jsonl", record)
+    writer.close()
+    run = Run(folder / "mine")
+    for split, curve in run.curves().items():
+        records = [record for record in run.records() if record["split"] == split]
+        assert curve.step.tolist() == [record["step"] for record in records]
+        for column in ("tokens", "seconds", "loss_nats"):
+            expected = [math.nan if record.get(column) is None else record[column] for record in records]
+            assert getattr(curve, column).tolist() == pytest.approx(expected, rel=0, nan_ok=True)
+    train = run.curves()["train"]
+    assert math.isnan(train.loss_nats[train.step == 1][0]) and train.loss_nats[train.step == 2] == [0.25]
+
+
+def test_what_was_read_is_kept_until_its_file_changes(folder: Path) -> None:
+    first, curves = mine(), Run(folder / "mine").curves()
+    assert mine() is first and Run(folder / "mine").curves() is curves
+    writer = RunWriter(folder / "mine")
+    writer.append("metrics.jsonl", {"step": 9, "split": "validation", "loss_nats": 0.5})
+    writer.set_status("stopped", 9)
+    writer.close()
+    assert isinstance(first, Run)
+    best = first.best()
+    assert best is not None and best.step == 9 and first.status.state == "stopped"
+    edit(folder / "mine" / "config.json", lambda d: d.update(seed=7))
+    renewed = mine()
+    assert isinstance(renewed, Run) and renewed.seed == 7
+    edit(folder / "mine" / "config.json", lambda d: d.update(seed=8))
+    shutil.rmtree(folder / "mine")
+    assert "mine" not in {run.name for run in list_runs()}
+
+
+def test_learned_names_are_those_of_the_last_whole_record(folder: Path) -> None:
+    run, path = Run(folder / "mine"), folder / "mine" / "learned.jsonl"
+    assert {"attention.threshold", "position.omega"} <= run.learned_names
+    path.write_bytes(path.read_bytes() + b'{"step": 9, "values": {"position.sigma": [1.0')
+    assert "attention.threshold" in run.learned_names
+    path.unlink()
+    assert run.learned_names == frozenset()
+
+
 def test_the_last_record_of_a_step_counts(folder: Path) -> None:
     writer = RunWriter(folder / "mine")
     writer.append("metrics.jsonl", {"step": 3, "split": "validation", "loss_nats": 0.5})
@@ -157,6 +214,12 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "metrics without losses": (
         lambda run: (run / "metrics.jsonl").write_text('{"split": "validation", "step": 1}\n'),
         "loss_nats",
+    ),
+    "words for numbers": (
+        lambda run: (run / "metrics.jsonl").write_text(
+            '{"split": "train", "step": "one", "loss_nats": 1.0}\n'
+        ),
+        "expected loss records in metrics.jsonl",
     ),
 }
 

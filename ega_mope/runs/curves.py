@@ -81,6 +81,7 @@ def _table(path: Path) -> Any:
     pyarrow reads a file in half the time of Python's own parser and its dictionaries.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyarrow import json
 
     schema, data = _schema(), path.read_bytes()
@@ -99,7 +100,7 @@ def _table(path: Path) -> Any:
                 f"{path.parent.name}: expected loss records in {path.name}, got {error}; restore it"
             ) from None
     if table["split"].null_count or table["step"].null_count:
-        table = table.drop_null(["split", "step"])
+        table = table.filter(pc.and_(table["split"].is_valid(), table["step"].is_valid()))
     return table
 
 
