@@ -12,14 +12,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: help app test test-all checks clean
+.PHONY: help app test test-all checks bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make app       open the lab in the browser (PORT=8600 chooses the port)"
 	@echo "make test      lint, types and all tests but the slow ones"
 	@echo "make test-all  the slow tests too"
+	@echo "make bench     how fast training and the app are; leave the machine alone meanwhile"
 	@echo "make clean     remove .venv and caches; runs stay"
 
 app: $(INSTALLED)
@@ -36,6 +38,10 @@ checks: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench: $(INSTALLED_BENCH) $(INSTALLED_DEV)
+	$(BIN)/python -m benchmarks.train_speed
+	$(BIN)/python -m benchmarks.app_speed
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "expected Python 3.11 or newer as PYTHON, got $$($(PYTHON) --version 2>&1 | head -n 1); try make PYTHON=python3.11"; exit 1; }
@@ -49,6 +55,10 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 
 $(INSTALLED_DEV): requirements-dev.txt $(INSTALLED)
 	$(PIP) $(PIP_ARGS) -r requirements-dev.txt
+	@touch $@
+
+$(INSTALLED_BENCH): requirements-bench.txt $(INSTALLED)
+	$(PIP) $(PIP_ARGS) -r requirements-bench.txt
 	@touch $@
 
 clean:

@@ -1,6 +1,6 @@
 """How fast the lab trains: its cells against two libraries, a loop over heads and the bare matrix products.
 
-    python -m benchmarks.train_speed [--rounds 9] [--out benchmarks/train_speed.json]
+    python -m benchmarks.train_speed [--rounds 9] [--out FILE]
 
 The paper's model (6 layers, 8 heads, d = 256) at T = 256, batch 16, float32, fused AdamW, with dropout 0.1
 everywhere and without. Every round times one update of every model, in alternating order, so that what else
@@ -13,7 +13,6 @@ import argparse
 import dataclasses
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.measuring import machine
 from benchmarks.rivals import LIBRARIES, RIVALS
 from ega_mope.config import ExperimentConfig, ModelConfig, TrainConfig, preset
 from ega_mope.experiments import compose
@@ -32,6 +32,7 @@ from ega_mope.memory import forget_peak, peak_memory
 from ega_mope.model import build_model
 from ega_mope.training import batch_loss, make_optimizer, random_batch
 
+OUT = Path(__file__).parent / "train_speed.json"
 BASELINE = "baseline"
 CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     BASELINE: ({"name": "dot"}, {"name": "learned"}),
@@ -228,34 +229,35 @@ def targets(rows: list[dict[str, Any]], peaks: list[dict[str, Any]]) -> list[dic
     return found
 
 
-def machine() -> dict[str, Any]:
-    """What was measured on."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        found = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        name = found[0].partition(":")[2].strip() if found else name
-    return {"cpu": name, "threads": torch.get_num_threads(), "torch": torch.__version__}
-
-
-def print_table(result: dict[str, Any]) -> None:
+def markdown(result: dict[str, Any]) -> str:
     """The tables that the README shows."""
     on = result["machine"]
-    print(f"{on['cpu']}, {on['threads']} threads, torch {on['torch']}; {result['rounds']} rounds")
-    print("| model | dropout | tokens/s | against our baseline |\n|---|---|---|---|")
+    lines = [
+        f"Training, measured {result['measured']} on {on['cores']} cores of {on['cpu']}, torch {on['torch']}: the paper's model, "
+        f"T = 256, batch {BATCH}, float32; medians of {result['rounds']} rounds, in brackets the second lowest and second "
+        "highest ratio.",
+        "",
+        "| model | dropout | tokens/s | against our baseline |",
+        "|---|---|---|---|",
+    ]
     for row in result["rows"]:
         low, high = row["ratio_interval"]
-        print(
+        lines.append(
             f"| {row['cell']} | {row['dropout']:g} | {row['tokens_per_second']:,.0f} "
             f"| {row['ratio_to_baseline']:.2f} [{low:.2f}, {high:.2f}] |"
         )
-    print("\n| cell | peak memory of training | against our baseline |\n|---|---|---|")
+    lines += ["", "| cell | peak memory of training | against our baseline |", "|---|---|---|"]
     for row in result["memory"]:
-        print(f"| {row['cell']} | {row['peak_bytes'] / 2**20:,.0f} MiB | {row['ratio_to_baseline']:.3f} |")
-    print("\n| target | asked | got | |\n|---|---|---|---|")
+        lines.append(
+            f"| {row['cell']} | {row['peak_bytes'] / 2**20:,.0f} MiB | {row['ratio_to_baseline']:.3f} |"
+        )
+    lines += ["", "| training target | asked | got | |", "|---|---|---|---|"]
     for line in result["targets"]:
         asked = f"≥ {line['at_least']}" if "at_least" in line else f"≤ {line['at_most']}"
-        print(f"| {line['what']} | {asked} | {line['got']:.3f} | {'met' if line['met'] else 'missed'} |")
+        lines.append(
+            f"| {line['what']} | {asked} | {line['got']:.3f} | {'met' if line['met'] else 'missed'} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -263,25 +265,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--memory-of", choices=CELLS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of:
         print(memory(given.memory_of))
         return
+    before = machine()
     rows = [row for dropout in DROPOUTS for row in measure(dropout, given.rounds)]
     peaks = memory_rows()
     result = {
-        "machine": machine(),
+        "machine": {**before, "threads": torch.get_num_threads(), "torch": torch.__version__},
         "measured": time.strftime("%Y-%m-%d"),
         "rounds": given.rounds,
         "rows": rows,
         "memory": peaks,
         "targets": targets(rows, peaks),
     }
-    print_table(result)
-    if given.out:
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(markdown(result))
+    given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -224,7 +224,7 @@ def test_an_empty_folder_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EGA_MOPE_RUNS", str(tmp_path))
-    monkeypatch.setattr("ega_mope.runs.shipped_folder", lambda: tmp_path / "none")
+    monkeypatch.setattr("ega_mope.runs.reading.shipped_folder", lambda: tmp_path / "none")
     assert run(["runs"]) == 0
     assert "ega-mope train" in capsys.readouterr().err
     assert run(["runs", "--json"]) == 0

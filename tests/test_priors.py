@@ -270,7 +270,7 @@ def test_command_line_and_sweeps_take_priors(own: Path, other_text: Path, tmp_pa
     assert planned.is_same(run)
     again = shlex.split(train_command(run, run.config))  # type: ignore[arg-type]
     assert f"model.position.from_run={run.config.model.position['from_run']}" in again
-    assert position_name(run.config.model.position).startswith("mope both from dot-mope-s0@")
+    assert position_name(run.config.model.position).startswith("mope freeze both from dot-mope-s0@")
     assert "No ω or σ could move" in movement(scales(run))
 
 
