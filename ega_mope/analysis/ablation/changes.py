@@ -51,15 +51,19 @@ pair adds 0 to the embeddings. At their start: ω and σ as they were before tra
 drawn once, as the band of that name has; the control of its removal."""
 
 
+WIDE_OPEN = -1e6
+"""A threshold that no z comes near: the gate is 1 to the last digit, and every number on the way is finite."""
+
+
 @contextmanager
 def gates_opened(model: CharLM, heads: Sequence[tuple[int, int]]) -> Iterator[None]:
-    """g = sigmoid(1·(z + ∞)) = 1 in these heads (layer, head from 0), whatever the token."""
+    """g = sigmoid(1·(z + 10⁶)) = 1 in these heads (layer, head from 0), whatever the token."""
     layers = {layer: [head for at, head in heads if at == layer] for layer, _ in heads}
     gated = [(_gated(model, layer), which) for layer, which in layers.items()]
     before = [(one.threshold.clone(), one.sharpness.clone()) for one, _ in gated]
     with torch.no_grad():
         for one, which in gated:
-            one.threshold[which] = -math.inf
+            one.threshold[which] = WIDE_OPEN
             one.sharpness[which] = 1.0
     try:
         yield
