@@ -23,7 +23,9 @@ def drawn(page, alt):
     expect(plot.locator(".scatterlayer .trace").last).to_be_attached()
     page.wait_for_timeout(500)  # the page may still exchange the figure for one of its final width
     expect(plot.locator(".scatterlayer .trace").last).to_be_attached()
-    plot.scroll_into_view_if_needed()
+    plot.evaluate(
+        "plot => plot.scrollIntoView({block: 'center'})"
+    )  # waits for no stillness, so nothing can change meanwhile
     return plot
 
 
