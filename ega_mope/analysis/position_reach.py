@@ -6,7 +6,7 @@ which is the same wherever the query stands:
 
 mope           exp(−b²/2σ²) of each pair; all pairs: the norm
 learned        the norm of the table's row b; rows have no parts that fade
-sinusoidal     1: every pair has norm 1 at every position
+sinusoidal     1: every pair has the same norm at every position
 rope           1: a rotation keeps the length of every pair of channels at every lag
 mope_relative  exp(−τ²/4σ²) of each head, a factor on the weight; its rotation as in rope
 alibi          exp(−m τ) of each head, a factor on the weight
@@ -178,7 +178,15 @@ def _table(position: LearnedPosition, at: Float[np.ndarray, " time"]) -> list[Po
 
 @_measure.register(SinusoidalPosition)
 def _sinusoidal(position: SinusoidalPosition, at: Float[np.ndarray, " time"]) -> list[PositionReach]:
-    return [_lasting("sinusoidal", "norm of what is added: 1 a pair", BY_POSITION, len(position.omega), at)]
+    return [
+        _lasting(
+            "sinusoidal",
+            "norm of what is added: every pair the same everywhere",
+            BY_POSITION,
+            len(position.omega),
+            at,
+        )
+    ]
 
 
 @_measure.register(RotaryPosition)
