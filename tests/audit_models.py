@@ -8,9 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+
+from ega_mope.attention import ATTENTIONS
+from ega_mope.attention.gate_norms import GATE_NORMS
+from ega_mope.config import ModelConfig, Plain
+from ega_mope.gate_signals import GATE_SIGNALS
+from ega_mope.model import build_model
+from ega_mope.positions import POSITIONS
 
 VOCABULARY = 24
 CONTEXT = 128
@@ -196,11 +204,8 @@ class Recurrent(nn.Module):
         return self.head(self.gru(self.embedding(ids))[0])
 
 
-def lab_model(gate_norm: str | None, position: str, dropout: float, n_layers: int = 1) -> nn.Module:
-    """One of the lab's own models, EGA where a gate norm is given."""
-    from ega_mope.config import ModelConfig
-    from ega_mope.model import build_model
-
+def lab_model(attention: Plain, position: str, dropout: float, n_layers: int = 1) -> nn.Module:
+    """One of the lab's own models."""
     config = ModelConfig(
         vocabulary_size=VOCABULARY,
         context_length=CONTEXT,
@@ -208,7 +213,7 @@ def lab_model(gate_norm: str | None, position: str, dropout: float, n_layers: in
         n_heads=2,
         d_model=WIDTH,
         dropout=dropout,
-        attention={"name": "ega", "gate_norm": gate_norm} if gate_norm else {"name": "dot"},
+        attention=attention,
         position={"name": position},
     )
     return build_model(config, int(torch.initial_seed() % 2**31))
@@ -245,16 +250,30 @@ LEAKY: dict[str, Leak] = {
     ),
     "convolution padded on both sides": Leak(lambda: Wrapped(Convolution(2, 2)), "mixers.0.filter"),
     "the lab's EGA, sequence": Leak(
-        lambda: lab_model("sequence", "mope", 0.1, n_layers=2), "blocks.0.attention"
+        lambda: lab_model({"name": "ega", "gate_norm": "sequence"}, "mope", 0.1, n_layers=2),
+        "blocks.0.attention",
     ),
 }
 
+LAB: dict[str, tuple[Plain, str]] = {
+    **{name: ({"name": name}, "learned") for name in ATTENTIONS},
+    **{
+        f"ega, norm {norm}": ({"name": "ega", "gate_norm": norm}, "learned")
+        for norm, facts in GATE_NORMS.items()
+        if facts.causal and norm != "causal"
+    },
+    **{
+        f"ega, {name}": ({"name": "ega", "signal": name}, "learned")
+        for name in GATE_SIGNALS
+        if name != "linear"
+    },
+    **{f"dot, {name}": ({"name": "dot"}, name) for name in POSITIONS if name != "learned"},
+}
+"""Every mechanism of the lab that declares itself causal, each once."""
+
 CLEAN: dict[str, Callable[[], nn.Module]] = {
-    "dot, learned": lambda: lab_model(None, "learned", 0.1),
-    "dot, rope": lambda: lab_model(None, "rope", 0.0),
-    "EGA causal, learned": lambda: lab_model("causal", "learned", 0.1),
-    "EGA causal, MoPE": lambda: lab_model("causal", "mope", 0.0),
-    "EGA none, none": lambda: lab_model("none", "none", 0.1),
+    **{name: partial(lab_model, *model, 0.1) for name, model in LAB.items()},
+    "ega, mope, without dropout": lambda: lab_model({"name": "ega"}, "mope", 0.0),
     "torch encoder": lambda: TorchEncoder(0.1),
     "GRU": lambda: Recurrent(0.1),
     "causal convolution": lambda: Wrapped(Convolution(4, 0), Convolution(4, 0), dropout=0.1),
@@ -262,6 +281,13 @@ CLEAN: dict[str, Callable[[], nn.Module]] = {
     "causal attention": lambda: Wrapped(MaskedAttention(causal_mask), dropout=0.1),
     "padded FFT filter": lambda: Wrapped(FourierFilter(padded=True), FourierFilter(padded=True)),
 }
+
+QUICK = [
+    name
+    for name in CLEAN
+    if name not in LAB or name in ATTENTIONS or name in ("ega, norm visible", "ega, phase", "dot, rope")
+]
+"""Those asked in every `make test`: each attention, and of norms, signals and positions the ones most unlike the rest."""
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -13,6 +13,7 @@ import torch
 from audit_models import (
     CLEAN,
     LEAKY,
+    QUICK,
     VOCABULARY,
     MaskedAttention,
     Wrapped,
@@ -54,7 +55,7 @@ def test_every_leak_is_caught_and_placed(name: str) -> None:
     assert found.max_logit_change is not None and found.max_logit_change > 100 * found.threshold
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", QUICK)
 def test_no_clean_model_is_flagged_at_five_seeds(name: str) -> None:
     for seed in range(5):
         found = em.audit(seeded(CLEAN[name], seed), short_ids(seed), losses=False)
@@ -107,7 +108,7 @@ def test_the_four_losses_of_a_model_that_copies_the_next_token() -> None:
 
 
 def test_a_causal_model_has_one_loss_whatever_follows() -> None:
-    model = seeded(CLEAN["EGA causal, learned"], 0)
+    model = seeded(CLEAN["ega"], 0)
 
     found = em.audit(model, window_ids(1).flatten(), context=48)
 

@@ -118,6 +118,10 @@ class Subject:
 
 
 def _fix_random_state(seed: int) -> None:
-    torch.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        # The same for the CPU, without the note that the other leaves for each kind of device, traceback and all.
+        torch.default_generator.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
