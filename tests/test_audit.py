@@ -332,7 +332,9 @@ def test_without_its_twin_no_value_is_named_and_the_missing_run_is(tiny_runs: Pa
     words = value_in_words(answer, twin(run, answer, [run]))
 
     assert words is not None and "cannot be said" in words
-    assert "--gate-norm causal --position learned" in words and "--seed 0" in words
+    assert "--position learned --gate-norm causal" in words and "--seed 0" in words
+    # Sizes beyond the preset too, or what it trains would be no twin.
+    assert "--set model.context_length=32" in words
     assert "dot-product attention" in (baseline(run, answer, [run]).missing or "")
 
 

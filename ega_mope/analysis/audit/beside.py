@@ -7,13 +7,15 @@ for; nothing is computed again, so a shipped run is audited offline.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ega_mope.analysis.audit.answer import Audit, curve_by_position
 from ega_mope.analysis.audit.losses import mean_and_error
-from ega_mope.config import Plain
+from ega_mope.analysis.train_command import train_command
+from ega_mope.config import ExperimentConfig, Plain
+from ega_mope.model import resolve
 from ega_mope.runs import BrokenRun, Run
 
 CAUSAL_NORMS = ("causal", "visible")
@@ -46,7 +48,7 @@ def baseline(run: Run, audit: Audit, runs: Sequence[Run | BrokenRun]) -> Beside:
     wanted = "dot-product attention and learned positions at the same text, size, training and seed"
     candidates = [other for other in _whole(runs) if _names(other) == ("dot", "learned")]
     candidates = [other for other in candidates if _rest(other, "model") == _rest(run, "model")]
-    return _read(run, audit, candidates, wanted, _command(run, "dot", "learned", None))
+    return _read(run, audit, candidates, wanted, _command(run, {"name": "dot"}, {"name": "learned"}))
 
 
 def twin(run: Run, audit: Audit, runs: Sequence[Run | BrokenRun]) -> Beside | None:
@@ -65,8 +67,8 @@ def twin(run: Run, audit: Audit, runs: Sequence[Run | BrokenRun]) -> Beside | No
         if other.config.model.attention.get("gate_norm") == norm and _rest(other, key) == _rest(run, key)
     ]
     wanted = "the same run trained with gate norm causal or visible"
-    position = run.config.model.position["name"]
-    return _read(run, audit, candidates, wanted, _command(run, attention["name"], position, "causal"))
+    causal = {**attention, "gate_norm": CAUSAL_NORMS[0]}
+    return _read(run, audit, candidates, wanted, _command(run, causal, run.config.model.position))
 
 
 def _whole(runs: Sequence[Run | BrokenRun]) -> list[Run]:
@@ -86,12 +88,11 @@ def _rest(run: Run, without: str) -> Plain:
     }
 
 
-def _command(run: Run, attention: str, position: str, gate_norm: str | None) -> str:
-    norm = f" --gate-norm {gate_norm}" if gate_norm else ""
-    return (
-        f"ega-mope train --attention {attention}{norm} --position {position} --preset {run.config.preset} "
-        f"--corpus {run.document['corpus']['name']} --tokenizer {run.config.tokenizer} --seed {run.seed}"
-    )
+def _command(run: Run, attention: Plain, position: Plain) -> str:
+    """What would train the same run with these mechanisms."""
+    assert isinstance(run.config, ExperimentConfig)
+    model = resolve(replace(run.config.model, attention=attention, position=position))
+    return train_command(run, replace(run.config, model=model))
 
 
 def _read(run: Run, audit: Audit, candidates: Sequence[Run], wanted: str, command: str) -> Beside:
@@ -105,9 +106,12 @@ def _read(run: Run, audit: Audit, candidates: Sequence[Run], wanted: str, comman
         if document is not None and same and "teacher_forced" in document["sample"]:
             return _compare(run, other, document["sample"], audit)
     name = others[0].name
+    way = f"do it with `ega-mope audit {name} --fresh --keep`"
+    if not (others[0].path / "model.safetensors").exists():
+        way = f"its weights are not here to do it; train it again with `{command}`"
     return Beside(
         run=name,
-        missing=f"{name} was not audited at the same predictions; do it with `ega-mope audit {name} --fresh --keep`",
+        missing=f"{name} was not audited at the same predictions; {way}",
     )
 
 
