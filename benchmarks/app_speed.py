@@ -76,7 +76,9 @@ def main() -> None:
     for name, part in PARTS.items():
         if chosen.only in (None, name):
             print(f"{part.__doc__} …", file=sys.stderr)
-            lines.extend(part())
+            for line in part():
+                print_lines([line], sys.stderr)
+                lines.append(line)
     print_lines(lines)
     if chosen.only is None:
         seconds = round(time.perf_counter() - start)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,16 @@ class Line:
         """Whether the median keeps to the target."""
         return self.got <= self.target if self.better == "less" else self.got >= self.target
 
+    @property
+    def asked(self) -> str:
+        """The target in words."""
+        return f"{'≤' if self.better == 'less' else '≥'} {self.target:g} {self.unit}"
+
     def to_json(self) -> dict[str, Any]:
         """All of it as plain data, numbers to four digits."""
         rounded = [float(f"{sample:.4g}") for sample in self.samples]
-        return asdict(self) | {"samples": rounded, "got": float(f"{self.got:.4g}"), "met": self.met}
+        got = float(f"{self.got:.4g}")
+        return asdict(self) | {"samples": rounded, "got": got, "asked": self.asked, "met": self.met}
 
 
 @dataclass(frozen=True)
@@ -92,21 +98,46 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def print_lines(lines: Sequence[Line | Skipped]) -> None:
+def print_lines(lines: Sequence[Line | Skipped], to: TextIO | None = None) -> None:
     """A table: what, target, got, met or not."""
     width = max(len(line.name) for line in lines)
-    print(f"{'':{width}}  {'target':>10}  {'got':>8}")
+    print(f"{'':{width}}  {'target':>10}  {'got':>8}", file=to)
     for line in lines:
         if isinstance(line, Skipped):
-            print(f"{line.name:{width}}  skipped: {line.reason}")
+            print(f"{line.name:{width}}  skipped: {line.reason}", file=to)
             continue
-        sign = "≤" if line.better == "less" else "≥"
-        target = f"{sign} {line.target:g} {line.unit}"
-        verdict = "met" if line.met else "NOT met"
-        print(f"{line.name:{width}}  {target:>10}  {line.got:8.3g}  {verdict}  ({line.how})")
+        print(
+            f"{line.name:{width}}  {line.asked:>10}  {line.got:8.3g}  {'met' if line.met else 'NOT met'}  ({line.how})",
+            file=to,
+        )
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The table that the README shows, from what `write_json` wrote."""
+    on = document["machine"]
+    lines = [
+        f"The app, measured {document['measured']} on {on['cores']} cores of {on['cpu']}; medians.",
+        "",
+        "| what | asked | got | |",
+        "|---|---|---|---|",
+    ]
+    for line in document["lines"]:
+        if line["met"] is None:
+            lines.append(f"| {line['name']} | | | not measured: {line['reason']} |")
+        else:
+            verdict = "met" if line["met"] else "missed"
+            lines.append(
+                f"| {line['name']} | {line['asked']} | {line['got']:.3g} {line['unit']} | {verdict} |"
+            )
+    return "\n".join(lines)
 
 
 def write_json(path: Path, lines: Sequence[Line | Skipped], **facts: Any) -> None:
     """Machine, lines and `facts` as one document."""
-    document = {"machine": machine(), **facts, "lines": [line.to_json() for line in lines]}
+    document = {
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        **facts,
+        "lines": [line.to_json() for line in lines],
+    }
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.app.server import Server, browser, new_page
-from benchmarks.measuring import Line
+from benchmarks.measuring import Line, Skipped
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TARGET_SECONDS = 0.5
 CLICKS, WARM_UP = 6, 2
+PAGE_CHANGES = "another page, by its link"
 QUIET_MS = 350
 """A page whose script has ended and that has not changed for so long has come to rest; not counted in."""
 
@@ -50,6 +51,11 @@ class Click:
     page: str
     what: str
     act: Act
+
+    @property
+    def name(self) -> str:
+        """The page and what is done there."""
+        return f"{self.page.partition('?')[0].replace('_', ' ') or 'Home'}: {self.what}"
 
 
 def _segment(group: str, *options: str) -> Act:
@@ -90,9 +96,11 @@ CLICKS_MADE = (
     Click("Learned_scales", "same axes", _toggle("Same axes for both")),
     Click("Learned_scales", "another training step", _slider("Training step")),
     Click("Correlation_kernels", "a limit", _button("ω = 0")),
-    Click("Correlation_kernels", "another head", _option("Head of the pair")),
+    Click("Correlation_kernels?view=on+a+text", "another head", _option("Head of the pair")),
     Click("Energy_gates", "shade by z", _segment("Shade by", "z-energy", "gate")),
     Click("Energy_gates", "another head", _option("Layer and head")),
+    Click("Ablation", "bands by period", _segment("Bands of pairs by", "period 2π/ω", "σ")),
+    Click("Claims", "those that hold", _segment("Verdict", "holds", "all")),
     Click("Mechanisms", "another head", _option("Head")),
     Click("Compare_runs", "bits", _segment("Scale", "bits", "nats")),
     Click("Superadditivity", "bits", _segment("Scale", "bits", "nats")),
@@ -101,12 +109,23 @@ CLICKS_MADE = (
 )
 
 
-def clicks(served: Server, root: Path) -> list[Line]:
+def clicks(served: Server, root: Path) -> Iterator[Line | Skipped]:
     """A line for each of CLICKS_MADE, and one for changing pages."""
     with browser() as opened:
         page = new_page(opened)
         page.add_init_script(f"document.addEventListener('DOMContentLoaded', {WATCH})")
-        return [_clicked(served, page, click) for click in CLICKS_MADE] + [_page_changes(served, page, root)]
+        for click in CLICKS_MADE:
+            yield _or_why_not(click.name, lambda click=click: _clicked(served, page, click))  # type: ignore[misc]
+        yield _or_why_not(PAGE_CHANGES, lambda: _page_changes(served, page, root))
+
+
+def _or_why_not(name: str, measure: Callable[[], Line]) -> Line | Skipped:
+    from playwright.sync_api import Error
+
+    try:
+        return measure()
+    except Error as error:
+        return Skipped(name, f"the page did not answer: {str(error).splitlines()[0]}")
 
 
 def open_page(served: Server, page: Page, name: str) -> None:
@@ -124,7 +143,7 @@ def _clicked(served: Server, page: Page, click: Click) -> Line:
         click.act(page, n)
         samples.append(_until_rest(page))
         work.append(served.cpu_seconds() - before)
-    return _line(f"{click.page.replace('_', ' ') or 'Home'}: {click.what}", samples, work)
+    return _line(click.name, samples, work)
 
 
 def _page_changes(served: Server, page: Page, root: Path) -> Line:
@@ -137,7 +156,7 @@ def _page_changes(served: Server, page: Page, root: Path) -> Line:
         links.get_by_role("link", name=name, exact=True).click()
         samples.append(_until_rest(page))
         work.append(served.cpu_seconds() - before)
-    return _line("another page, by its link", samples, work, len(names) + 1)
+    return _line(PAGE_CHANGES, samples, work, len(names) + 1)
 
 
 def _until_rest(page: Page) -> float:
