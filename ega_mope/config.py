@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 Plain = dict[str, Any]
@@ -194,7 +195,12 @@ class TrainConfig:
         else:
             largest = (1 - b1) / math.sqrt((1 - b2) * (1 - b1 * b1 / b2))
         updates = self.steps if steps is None else steps
-        return largest * multiplier * sum(self.learning_rate_at(step) for step in range(updates))
+        return largest * multiplier * _sum_of_rates(self, updates)
+
+
+@lru_cache(maxsize=4096)
+def _sum_of_rates(training: TrainConfig, updates: int) -> float:
+    return math.fsum(map(training.learning_rate_at, range(updates)))
 
 
 @dataclass(frozen=True, kw_only=True)

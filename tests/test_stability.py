@@ -151,9 +151,15 @@ def test_the_figures_draw_every_pair_and_the_bound(run):
 
     lines = plots.ways(found.table(), "sigma", clusters_of).data
 
-    assert len(lines) == 8
-    assert list(lines[3].y) == found.sigma[:, 3].tolist()
-    assert [line.name for line in lines if line.showlegend] == ["cluster 1", "cluster 2"]
+    assert [line.name for line in lines] == ["cluster 1", "cluster 2"]
+    drawn: dict[int, list[float]] = {}
+    for line in lines:
+        for pair, y in zip(line.customdata, line.y, strict=True):
+            drawn.setdefault(int(pair), []).append(float(y))
+    assert sorted(drawn) == list(range(8))
+    for pair, y in drawn.items():
+        # The empty point at its end keeps a pair's line from running on into the next.
+        assert y[:-1] == found.sigma[:, pair].tolist() and np.isnan(y[-1])
     moves = {trace.name: trace for trace in plots.moves_by_step(found.by_step(), "#0072B2").data}
     assert list(moves["most possible"].x) == [3, 6]
     assert list(moves["largest"].y) == found.by_step()["largest"].tolist()[1:]

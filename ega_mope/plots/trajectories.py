@@ -20,23 +20,28 @@ def ways(table: pd.DataFrame, quantity: str, clusters: Mapping[int, int]) -> go.
     fig = style.figure(
         "training step", SIGMA if quantity == "sigma" else OMEGA, y_log=True, height=320, uirevision=quantity
     )
-    shown = set()
-    for pair, part in table.groupby("pair"):
-        group = clusters[int(str(pair))]
+    groups = table["pair"].map(clusters)
+    for group in sorted(set(clusters.values())):
+        lines = _broken_between_pairs(table[groups == group], quantity)
         fig.add_scatter(
-            x=part["step"],
-            y=part[quantity],
+            x=lines["step"],
+            y=lines[quantity],
+            customdata=lines["pair"],
             mode="lines",
             name=f"cluster {group}",
-            legendgroup=f"cluster {group}",
-            showlegend=group not in shown,
             line={"color": style.LINE_COLOURS[(group - 1) % len(style.LINE_COLOURS)], "width": 1},
             opacity=0.7,
-            hovertemplate=f"pair {pair}<br>step %{{x}}: %{{y:.4g}}<extra></extra>",
+            hovertemplate="pair %{customdata}<br>step %{x}: %{y:.4g}<extra></extra>",
         )
-        shown.add(group)
     fig.update_yaxes(**LOG_TICKS)
     return fig
+
+
+def _broken_between_pairs(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
+    """All pairs' lines as one, an empty point after each: a trace a pair would be slow to draw."""
+    ends = table.drop_duplicates("pair").assign(step=np.inf, **{quantity: np.nan})
+    lines = pd.concat([table, ends]).sort_values(["pair", "step"], kind="stable")
+    return lines.replace({"step": {np.inf: np.nan}})
 
 
 def moves_by_step(table: pd.DataFrame, colour: str) -> go.Figure:

@@ -20,7 +20,7 @@ from ega_mope.plots.position import what_is_left
 from ega_mope.plots.scales import norm_by_position
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import all_runs, colours, nearest, run_id
-from ega_mope.ui.models import load_model, why_no_weights
+from ega_mope.ui.models import load_model, weights_stamp, why_no_weights
 from ega_mope.ui.show import figure, plain, table
 
 
@@ -50,11 +50,11 @@ def show_other_encodings(runs: list[Run]) -> None:
     """The same question asked of every kind of encoding: the runs' own, a learned table, and those with nothing
     to learn."""
     st.subheader("And with other encodings?", anchor=False)
-    found = {marked_name(run, run_id(run)): run_reaches(run) for run in runs}
+    found = {marked_name(run, run_id(run)): _reaches(run) for run in runs}
     for name in ("learned", "mope_relative"):
         other = _nearest_with(runs[0], name)
         if other is not None:
-            found[marked_name(other, run_id(other))] = run_reaches(other)
+            found[marked_name(other, run_id(other))] = _reaches(other)
     model = runs[0].config.model
     found[""] = [one for name in FIXED for one in fixed_reaches(model, name)]
     figure(
@@ -66,6 +66,15 @@ def show_other_encodings(runs: list[Run]) -> None:
         "measured of each.",
         table=_table(found),
     )
+
+
+def _reaches(run: Run) -> list[PositionReach]:
+    return _kept_reaches(*weights_stamp(run), run)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _kept_reaches(path: str, stamp: int, _run: Run) -> list[PositionReach]:
+    return run_reaches(_run)
 
 
 def _table(found: dict[str, list[PositionReach]]) -> pd.DataFrame:
