@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -27,6 +28,8 @@ def app(port: int | None, headless: bool) -> None:
     os.environ["EGA_MOPE_RUNS"] = str(runs_folder())
     options = [f"--server.port={port}"] if port else []
     options += ["--server.headless=true"] if headless else []
+    # What the first page would import, torch above all: a server that is up answers at once.
+    import_module("ega_mope.analysis.home")
     # In this process, so that Ctrl-C and every other signal reach the server itself.
     sys.argv = ["streamlit", "run", str(script), *options]
     runpy.run_module("streamlit", run_name="__main__", alter_sys=True)
