@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from benchmarks import measuring, train_speed
 from ega_mope.cli import run
 from ega_mope.runs import shipped_folder
 
@@ -60,6 +62,15 @@ def test_the_losses_are_those_of_the_shipped_runs(
     monkeypatch.setenv("EGA_MOPE_RUNS", str(tmp_path))
     assert run(["runs", "--markdown"]) == 0
     assert table("runs") == capsys.readouterr().out.strip(), "paste `ega-mope runs --markdown`"
+
+
+def test_the_speeds_are_those_of_the_committed_benchmarks() -> None:
+    training, app = (
+        json.loads((ROOT / "benchmarks" / name).read_text())
+        for name in ("train_speed.json", "app_speed.json")
+    )
+    shown = f"{train_speed.markdown(training)}\n\n{measuring.markdown(app)}"
+    assert table("speed") == shown, "paste what `make bench` printed, or run it again"
 
 
 def test_the_nine_runs_ship() -> None:
