@@ -17,14 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from ega_mope.attention import ATTENTIONS
-from ega_mope.config import ModelConfig, Plain
-from ega_mope.model import CharLM, build_model, mechanism_settings
+from ega_mope.config import ModelConfig, Plain, to_plain
+from ega_mope.model import CharLM, mechanism_settings
 from ega_mope.positions import POSITIONS
 from ega_mope.positions.base import Prior
 from ega_mope.runs import Run, open_run
 
 REGISTRIES: dict[str, dict[str, Any]] = {"attention": ATTENTIONS, "position": POSITIONS}
-SIZES = ("d_model", "n_heads", "n_layers")
 HASH_DIGITS = 12
 
 
@@ -107,31 +106,24 @@ def _values(config: ModelConfig, run: Run, where: str, label: str) -> dict[str, 
     """The parameters of the run that this mechanism takes, as they are called in our model."""
     cls, settings = mechanism_settings(REGISTRIES[where], getattr(config, where), where)
     prior: Prior = cls.prior
-    ours = _parameters(build_model(config), where, prior)
-    if not ours:
-        kept = ", ".join(f"{key} {getattr(settings, key)}" for key in prior.settings)
+    here = {key: getattr(config, key) for key in prior.sizes}
+    here |= {key: getattr(settings, key) for key in prior.settings}
+    there = to_plain(run.config.model) | getattr(run.config.model, where)
+    differing = [key for key, value in here.items() if there[key] != value]
+    if differing:
+        wanted, got = (", ".join(f"{key} {facts[key]}" for key in differing) for facts in (here, there))
+        raise ValueError(
+            f"{label}: expected a run with {wanted} as here, got {run.name} with {got}; choose another run, or "
+            "the same settings"
+        )
+    values = _parameters(run.model("cpu"), where, prior)
+    if not values:
+        kept = ", ".join(f"{key} {here[key]}" for key in prior.settings)
         raise ValueError(
             f"{label}: expected a mechanism with learned parameters to take, got {kept}, which has none; "
             "leave from_run out"
         )
-    its = getattr(run.config.model, where)
-    for key in prior.settings:
-        if its[key] != getattr(settings, key):
-            raise ValueError(
-                f"{label}: expected a run with {key} {getattr(settings, key)} as here, got {run.name} with "
-                f"{its[key]}; choose another run, or set {key}"
-            )
-    theirs = _parameters(run.model("cpu"), where, prior)
-    if {name: value.shape for name, value in theirs.items()} != {n: v.shape for n, v in ours.items()}:
-        sizes = [key for key in SIZES if getattr(run.config.model, key) != getattr(config, key)]
-        wanted, got = (
-            ", ".join(f"{key} {getattr(m, key)}" for key in sizes) for m in (config, run.config.model)
-        )
-        raise ValueError(
-            f"{label}: expected a run with {wanted} as here, got {run.name} with {got}; choose another run, or the "
-            "same sizes"
-        )
-    return theirs
+    return values
 
 
 def _parameters(model: CharLM, where: str, prior: Prior) -> dict[str, Tensor]:

@@ -178,7 +178,7 @@ def test_a_run_opens_resumes_and_repeats_without_the_run_it_took_from(
         ({"from_run": "dot-learned-s0"}, {}, "got dot-learned-s0 with position learned"),
         (
             {"from_run": "dot-mope-s0"},
-            {"d_model": 8},
+            {"d_model": 8, "n_heads": 1},
             "with d_model 8 as here, got dot-mope-s0 with d_model 16",
         ),
         ({"from_run": "dot-mope-s0", "admissibility": "free"}, {}, "with admissibility free as here"),
@@ -202,8 +202,7 @@ def test_scales_that_do_not_fit_are_refused_in_one_line(
     [
         ({}, {"n_heads": 4}, "with n_heads 4 as here, got ega-causal-learned-s0 with n_heads 2"),
         ({}, {"n_layers": 3}, "with n_layers 3 as here, got ega-causal-learned-s0 with n_layers 2"),
-        ({"signal": "flux"}, {}, "with signal flux as here, got ega-causal-learned-s0 with linear"),
-        ({"signal": "morlet"}, {}, "got signal morlet, which has none"),
+        ({"signal": "flux"}, {}, "with signal flux as here, got ega-causal-learned-s0 with signal linear"),
     ],
 )
 def test_projections_that_do_not_fit_are_refused(
@@ -212,6 +211,14 @@ def test_projections_that_do_not_fit_are_refused(
     taking = {**EGA, "from_run": "ega-causal-learned-s0", **attention}
     with pytest.raises(ValueError, match=message):
         prepare(config_of(other_text, taking, LEARNED, **sizes))
+
+
+def test_a_gate_that_learns_nothing_has_nothing_to_give(own: Path, other_text: Path) -> None:
+    fixed = {**EGA, "signal": "morlet"}
+    run_experiment(config_of(other_text, fixed, LEARNED), own, name="fixed", audited=False)
+
+    with pytest.raises(ValueError, match="got signal morlet, which has none; leave from_run out"):
+        prepare(config_of(other_text, {**fixed, "from_run": "fixed"}, LEARNED))
 
 
 @pytest.mark.parametrize("missing", ["weights", "end"])
@@ -292,3 +299,21 @@ def test_the_form_offers_the_runs_that_have_what_a_mechanism_takes(own: Path, tm
     assert "dot-mope-s0" in sources.options and "dot-learned-s0" not in sources.options
     assert at.text[0].value == "None"
     assert sources.select("dot-mope-s0").run().text[0].value == "dot-mope-s0"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--scales-from", "x"],
+            "--scales-from: expected one of (mope, mope_relative) to take it, got learned",
+        ),
+        (["--projection-from", "x"], "--projection-from: expected one of (ega) to take it, got dot"),
+    ],
+)
+def test_an_option_without_its_mechanism_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["train", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1

@@ -36,7 +36,7 @@ class EnergyGatedAttention(Attention):
     Limit: threshold → −∞ opens every gate and gives dot-product attention.
     """
 
-    prior = Prior(("signal.",), settings=("signal",))
+    prior = Prior(("signal.",), sizes=("d_model", "n_heads", "n_layers"), settings=("signal",))
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:

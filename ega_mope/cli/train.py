@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -80,7 +80,9 @@ def train(
     """Train one model. Ctrl-C, or a file STOP in its folder, ends it so that it can be resumed."""
     import torch
 
+    from ega_mope.attention import ATTENTIONS
     from ega_mope.experiments import compose, resume_experiment, run_experiment
+    from ega_mope.positions import POSITIONS
     from ega_mope.runs import checked_name, open_run, runs_folder
 
     if threads:
@@ -99,6 +101,8 @@ def train(
             path, device=device, sample_tokens=samples, watch=_Progress(trained.steps if trained else 0)
         )
     else:
+        _check_giving("--projection-from", projection_from, ATTENTIONS, attention)
+        _check_giving("--scales-from", scales_from, POSITIONS, position)
         chosen = {"gate_norm": gate_norm, "signal": signal, "from_run": projection_from}
         config = compose(
             {"name": attention, **{key: value for key, value in chosen.items() if value is not None}},
@@ -118,6 +122,15 @@ def train(
             watch=_Progress(config.training.steps),
         )
     _report(path, ended, as_json)
+
+
+def _check_giving(option: str, run: str | None, registry: dict[str, Any], name: str) -> None:
+    """ValueError where a mechanism of this name has nothing that could be taken from a run."""
+    able = [other for other, cls in registry.items() if cls.prior is not None]
+    if run is not None and name in registry and name not in able:
+        raise ValueError(
+            f"{option}: expected one of ({', '.join(able)}) to take it, got {name}; choose one of them, or leave it out"
+        )
 
 
 class _Progress:

@@ -23,10 +23,12 @@ class Prior:
     """What a mechanism can take from another run's weights, to start from or to be held to.
 
     parameters  those whose names inside the mechanism begin so
-    settings    must be equal in both runs, or the parameters would not mean the same
+    sizes       of the model that must be equal in both runs, or the parameters would not fit
+    settings    of the mechanism that must be equal, or they would not mean the same
     """
 
     parameters: tuple[str, ...]
+    sizes: tuple[str, ...]
     settings: tuple[str, ...] = ()
 
 

@@ -76,7 +76,7 @@ class MorletPosition(Position):
     `project` a frozen ω is still lifted to 5/σ where σ falls below 5/ω.
     """
 
-    prior = Prior(("log_omega", "log_sigma"), settings=("admissibility",))
+    prior = Prior(("log_omega", "log_sigma"), sizes=("d_model",), settings=("admissibility",))
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:

@@ -28,7 +28,7 @@ class RelativeMorletPosition(Position):
     Limits: σ → ∞ is RoPE with those frequencies; ω = 0 a Gaussian cousin of ALiBi.
     """
 
-    prior = Prior(("log_omega", "log_sigma"))
+    prior = Prior(("log_omega", "log_sigma"), sizes=("d_model", "n_heads"))
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:
