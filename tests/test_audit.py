@@ -178,14 +178,26 @@ def test_randomness_that_does_not_repeat_cannot_be_told() -> None:
 
 
 class Whisper(nn.Module):
-    """Passes a trace of the last token back, as faint as float32's rounding."""
+    """Passes a trace of the last token back; 3e-7 is as faint as float32's rounding."""
+
+    def __init__(self, loudness: float) -> None:
+        super().__init__()
+        self.loudness = loudness
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * (1 + 3e-7 * torch.tanh(x[:, -1:]))
+        return x * (1 + self.loudness * torch.tanh(x[:, -1:]))
+
+
+def test_what_bf16_cannot_tell_from_rounding_is_not_called_causal_there() -> None:
+    found = em.audit(seeded(lambda: Wrapped(Whisper(0.02)), 0), short_ids(0), losses=False)
+
+    said = {mode["mode"]: mode["verdict"] for mode in found.modes}
+    assert found.verdict == said["evaluation, float32"] == "sees the future"
+    assert said["evaluation, bf16"] == "within rounding"
 
 
 def test_a_leak_as_faint_as_rounding_is_found_in_float64() -> None:
-    found = em.audit(seeded(lambda: Wrapped(Whisper()), 0), short_ids(0), losses=False)
+    found = em.audit(seeded(lambda: Wrapped(Whisper(3e-7)), 0), short_ids(0), losses=False)
 
     assert found.verdict == "sees the future"
     assert "float64" in found.reason

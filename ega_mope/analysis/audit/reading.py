@@ -49,7 +49,8 @@ def value_in_words(audit: Audit, twin: Beside | None) -> str | None:
     if audit.verdict != "sees the future" or twin is None:
         return None
     if twin.gap_nats is None:
-        return f"What the future was worth in nats cannot be said from this run alone. {twin.missing}."
+        why = twin.missing or "its twin has no losses"
+        return f"What the future was worth in nats cannot be said from this run alone: {why}."
     within = f" ± {twin.gap_error:.3f}" if twin.gap_error is not None else ""
     whole = (
         f"; over the whole validation {twin.validation_gap_nats:+.3f}"
