@@ -274,8 +274,12 @@ def test_claims_without_runs_are_undecided_and_say_how_to_decide_them(own):
     at = claims().run()
 
     assert not at.exception
-    assert "Of 39 claims 1 holds, 0 fail and 38 are undecided." in shown(at)
-    assert len(at.dataframe[0].value) == 39
+    table = at.dataframe[0].value
+    assert len(table) == 39
+    # What is counted, and what the committed benchmark measured, needs no runs.
+    decided = set(table["claim"][table["verdict"] != "undecided"])
+    assert decided - {"EGA costs no measurable computing"} == {"EGA adds less than 0.3 % of parameters"}
+    assert "Of 39 claims" in shown(at)
     assert any("ega-mope sweep --grid study --seeds 0-5" in code.value for code in at.code)
 
 

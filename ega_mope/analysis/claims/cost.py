@@ -138,8 +138,8 @@ CLAIMS = [
         id="no-compute",
         group=GROUP,
         sentence="EGA costs no measurable computing",
-        test=f"Every model with one gate a token trains at more than {SLOWEST} of the baseline's tokens a second (95 % interval of the "
-        f"ratio, measured side by side); it fails where any is surely below {SLOWEST}.",
+        test=f"Every model with one gate a token trains at more than {SLOWEST} of the baseline's tokens a second "
+        f"(95 % interval of the ratio, measured side by side); it fails where any is surely below {SLOWEST}.",
         paper=Paper(None, "“no measurable compute”, without a number"),
         judge=judge_speed,
     ),
