@@ -82,7 +82,7 @@ def show_panel(panel: compare.Panel, view: View) -> None:
     )  # fmt: skip
     how = curves.how_to_read(view.band, view.leave_out)
     st.subheader(panel.title, anchor=False)
-    badges = {ui.sees_future_badge(one.example): None for one in found}
+    badges = {ui.future_badge(one.sees_future): None for one in found}
     st.markdown(" ".join([compare.counted(found), *badges]))
     ui.figure(fig, key=f"curves-{panel.key}", alt=f"{unit}: {panel.title}", how_to_read=how, table=means)
     st.download_button(

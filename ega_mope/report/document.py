@@ -11,7 +11,7 @@ from ega_mope.analysis import compare, curves
 from ega_mope.analysis import superadditivity_report as two_by_two
 from ega_mope.analysis.claims import RULES, Judged, judge, tables
 from ega_mope.analysis.factorial import Family, find_families
-from ega_mope.analysis.runs import summarise
+from ega_mope.analysis.runs import FUTURE_WORDS, summarise
 from ega_mope.analysis.superadditivity import superadditivity
 from ega_mope.plots.compare import loss_curves
 from ega_mope.plots.style import run_colours, run_dashes
@@ -19,7 +19,6 @@ from ega_mope.plots.superadditivity import waterfall
 from ega_mope.report.blocks import Block, Commands, Drawing, Heading, Notes, Section, Table, Text
 from ega_mope.runs import BrokenRun, Run
 
-FUTURE = {True: "yes", False: "no", None: "not known"}
 NOTHING = "–"
 MOST_COMMANDS = 12
 LOSSES = ("teacher_forced", "exchanged_future", "prefix_only")
@@ -177,7 +176,7 @@ def _runs(runs: Sequence[Run]) -> Section:
         ]
         parameters = f"{run.document['parameters']['total']:,}"
         rows.append((run.name, f"{row['corpus']}, {row['tokenizer']}", str(row["seed"]), parameters, row["status"],
-                     *losses, FUTURE[row["sees_future"]]))  # fmt: skip
+                     *losses, FUTURE_WORDS[row["sees_future"]]))  # fmt: skip
     columns = ("run", "text", "seed", "parameters", "status", "best loss", "final loss", "sees the future")
     numbers = ("seed", "parameters", "best loss", "final loss")
     return Section("Runs", (_table(columns, rows, numbers=numbers),) if rows else ())

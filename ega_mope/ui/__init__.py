@@ -7,7 +7,14 @@ what they return with `figure` and `table`.
 from ega_mope.ui.catalogue import all_runs, colours, current_run, nearest, run_id, summaries
 from ega_mope.ui.frame import frame, page_button
 from ega_mope.ui.models import load_model, why_no_weights
-from ega_mope.ui.pickers import FUTURE_BADGE, HOW_TO_TRAIN, pick_run, pick_runs, sees_future_badge
+from ega_mope.ui.pickers import (
+    FUTURE_BADGE,
+    HOW_TO_TRAIN,
+    future_badge,
+    pick_run,
+    pick_runs,
+    sees_future_badge,
+)
 from ega_mope.ui.show import figure, marked, plain, reading_errors, table
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "current_run",
     "figure",
     "frame",
+    "future_badge",
     "load_model",
     "marked",
     "nearest",

@@ -89,7 +89,7 @@ def _offer(key: str, chosen: str, reason: str, other: Run | None) -> None:
         st.markdown(f"No run here can be shown on this page. {HOW_TO_TRAIN}.")
     else:
         st.button(
-            f"Open {plain(other.name)}",
+            f"Open {plain(marked_name(other))}",
             key=f"nearest-{key}",
             type="primary",
             on_click=_open,
@@ -146,6 +146,11 @@ def pick_beside(
 
 def sees_future_badge(run: Run) -> str:
     """Markdown that marks a run whose mechanisms let later tokens in; empty for a causal one."""
-    if run.sees_future is None:
+    return future_badge(run.sees_future)
+
+
+def future_badge(sees_future: bool | None) -> str:
+    """The same for whatever may see the future, such as runs that are shown as one."""
+    if sees_future is None:
         return f":gray-badge[:material/help: {future_mark(None)}]"
-    return FUTURE_BADGE if run.sees_future else ""
+    return FUTURE_BADGE if sees_future else ""

@@ -9,6 +9,7 @@ import pandas as pd
 from ega_mope.analysis.claims.outcome import Judged, Outcome
 from ega_mope.analysis.compare import FUTURE_MARK
 from ega_mope.analysis.intervals import Interval
+from ega_mope.analysis.runs import FUTURE_WORDS, any_sees_future
 from ega_mope.config import Plain
 
 FORMS = {
@@ -82,7 +83,7 @@ def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
                 "the paper's note": one.claim.paper.note,
                 "why": one.outcome.reason,
                 "test": one.claim.test,
-                "sees the future": "yes" if one.outcome.sees_future else "no",
+                "sees the future": FUTURE_WORDS[any_sees_future(one.outcome.runs)],
                 "runs": ", ".join(run.name for run in one.outcome.runs),
                 "to decide": "; ".join(one.outcome.commands),
                 "group": one.claim.group,
