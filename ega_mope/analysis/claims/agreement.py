@@ -56,7 +56,7 @@ def judge_which(evidence: Evidence) -> Outcome:
         reason=_which_reason(few, inherited, setup(first.example)),
         parts=(Part("the same before any training", float(np.mean(untrained)), "r", None, n),) if n else (),
         runs=tuple(run for pair in read.values() for run in pair),
-        commands=() if verdict != "undecided" else _train(first),
+        commands=_train(first),
     )
 
 
@@ -92,7 +92,7 @@ def judge_where(evidence: Evidence) -> Outcome:
         if sizes
         else (),
         runs=first.used,
-        commands=() if verdict != "undecided" else _train(first),
+        commands=_train(first),
     )
 
 
@@ -153,9 +153,7 @@ def judge_corpus(evidence: Evidence) -> Outcome:
         n_of="runs",
         reason=f"permutation p = {p:.3g}: {where}" if enough else few,
         runs=tuple(run for run, _ in (*ones, *others)),
-        commands=()
-        if verdict != "undecided"
-        else tuple(_more_seeds(group) for group in (ones, others) if len(group) < LEAST_PER_TEXT + 2),
+        commands=tuple(_more_seeds(group) for group in (ones, others) if len(group) < LEAST_PER_TEXT + 2),
     )
 
 

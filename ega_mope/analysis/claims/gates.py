@@ -72,7 +72,7 @@ def judge_dense(evidence: Evidence) -> Outcome:
         reason=_text_reason(n),
         parts=tuple(parts),
         runs=tuple(runs),
-        commands=() if verdict != "undecided" else _more_weights(runs, "causal"),
+        commands=_more_weights(runs, "causal"),
     )
 
 
@@ -127,7 +127,7 @@ def judge_threshold(norm: str) -> Callable[[Evidence], Outcome]:
             reason=f"{too_few(n) or 'mean over layers and heads'}; single heads from {lowest:+.2f} to {highest:+.2f}, "
             f"all started at 0 ({setup(first.example)})",
             runs=first.used,
-            commands=() if verdict != "undecided" else commands(first.example, cells, first.runs, "study"),
+            commands=commands(first.example, cells, first.runs, "study"),
         )
 
     return judge
@@ -150,7 +150,7 @@ def judge_passing(norm: str) -> Callable[[Evidence], Outcome]:
             n_of="runs",
             reason=_text_reason(n),
             runs=tuple(runs),
-            commands=() if verdict != "undecided" else _more_weights(runs, norm),
+            commands=_more_weights(runs, norm),
         )
 
     return judge

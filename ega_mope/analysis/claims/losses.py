@@ -167,7 +167,7 @@ def judge_future(evidence: Evidence) -> Outcome:
         reason=f"{too_few(len(first.seeds)) or _future_reason(says, rest, gain, left)} ({setup(first.example)})",
         parts=(left, lean, *_visible_twin(evidence)),
         runs=first.used,
-        commands=() if verdict != "undecided" else commands(first.example, TWINS, first.runs, "study"),
+        commands=commands(first.example, TWINS, first.runs, "study"),
     )
 
 

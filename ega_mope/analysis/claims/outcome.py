@@ -60,7 +60,8 @@ class Outcome:
 
     `estimate` and `interval` are in `unit`; both None where nothing could be computed. `n` counts what the
     interval is over (`n_of`: seeds or runs), None where the answer is exact. `parts` are the numbers behind
-    the verdict and beside it, `commands` what would decide a claim that is undecided.
+    the verdict and beside it, `commands` what would decide a claim that is undecided: of a decided one they
+    are dropped.
     """
 
     verdict: Verdict
@@ -73,6 +74,10 @@ class Outcome:
     parts: tuple[Part, ...] = ()
     runs: tuple[Run, ...] = ()
     commands: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.verdict != "undecided":
+            object.__setattr__(self, "commands", ())
 
     @property
     def sees_future(self) -> bool:

@@ -153,7 +153,7 @@ def judge_gains(
             reason=_reason(first, parts, verdict),
             parts=(*(parts if len(parts) > 1 and first.seeds else ()), *beside(evidence, first), *others),
             runs=first.used,
-            commands=() if verdict != "undecided" else commands(first.example, first.cells, first.runs, grid),
+            commands=commands(first.example, first.cells, first.runs, grid),
         )
 
     return judge

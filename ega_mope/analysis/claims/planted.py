@@ -86,7 +86,7 @@ def judge_markers(evidence: Evidence) -> Outcome:
         reason=f"{few} on the planted text with weights and causal gates" if few else word,
         parts=tuple(parts),
         runs=tuple(runs),
-        commands=() if verdict != "undecided" else (TRAIN.format(TO_TRAIN["mope"]),),
+        commands=(TRAIN.format(TO_TRAIN["mope"]),),
     )
 
 
@@ -161,7 +161,7 @@ def judge_scales(position: str) -> Callable[[Evidence], Outcome]:
                 if one.unreachable
             ),
             runs=tuple(one.run for one in able),
-            commands=() if verdict != "undecided" else (TRAIN.format(TO_TRAIN[position]),),
+            commands=(TRAIN.format(TO_TRAIN[position]),),
         )
 
     return judge

@@ -86,7 +86,7 @@ def judge_any_start(evidence: Evidence) -> Outcome:
         reason=f"final scales agree {'more than the starts did' if agree else 'no more surely than the starts did'}; at "
         f"{still} of {len(seeds)} seeds two starts are told apart by where they end ({where})",
         runs=tuple(best[start][seed][0] for start in STARTS for seed in seeds),
-        commands=() if verdict != "undecided" else _start_commands(example, best),
+        commands=_start_commands(example, best),
     )
 
 
@@ -177,9 +177,7 @@ def judge_line(evidence: Evidence) -> Outcome:
             *_free_on_line(found),
         ),
         runs=tuple(run for run, _ in off),
-        commands=()
-        if verdict != "undecided"
-        else (_retrain(found[0][0], SEEDS, init="random", admissibility="free"),),
+        commands=(_retrain(found[0][0], SEEDS, init="random", admissibility="free"),),
     )
 
 
@@ -246,7 +244,7 @@ def judge_four(evidence: Evidence) -> Outcome:
         reason=f"number of groups that BIC chooses: {counts} of the runs; four with clear gaps, not there at the start, "
         f"in {four}",
         runs=tuple(run for run, _ in found),
-        commands=() if verdict != "undecided" else (sweep_command(None, "study", SEEDS),),
+        commands=(sweep_command(None, "study", SEEDS),),
     )
 
 
