@@ -14,7 +14,7 @@ from mechanism_models import (
 from torch import Tensor
 
 from ega_mope.attention.base import QUERY_BLOCK, fused_attention, softmax_weights
-from ega_mope.attention.multi_quantity import key_biased_attention
+from ega_mope.attention.key_bias import key_biased_attention
 from ega_mope.config import Plain
 from ega_mope.positions.alibi import alibi_slopes
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from ega_mope.attention.base import (
     Attention,
@@ -18,6 +17,7 @@ from ega_mope.attention.base import (
     softmax_weights,
 )
 from ega_mope.attention.gate_norms import GATE_NORMS, gate_norm_setting, wide
+from ega_mope.attention.key_bias import key_biased_attention
 from ega_mope.attention.past import Past
 from ega_mope.attention.trace import Trace
 from ega_mope.config import ModelConfig, setting
@@ -28,29 +28,6 @@ from ega_mope.positions.base import GeneratorFor, Memory
 
 FIRST_WEIGHT = 0.01
 """λ of every quantity at the start."""
-
-
-def key_biased_attention(
-    q: Float[Tensor, "batch head time d_head"],
-    k: Float[Tensor, "batch head time d_head"],
-    v: Float[Tensor, "batch head time d_head"],
-    key_bias: Float[Tensor, "batch head time"],
-    bias: ScoreBias | None,
-    dropout: float,
-) -> Float[Tensor, "batch head time d_head"]:
-    """Attention with scores q_i·k_j/√d_head + key_bias_j, in nats, without a time × time matrix.
-
-    The bias rides on three more channels, 1 in q and √d_head·key_bias in k: in half precision the
-    second and third carry what the one before rounded off.
-    """
-    d_head = q.shape[-1]
-    rest, parts = key_bias * d_head**0.5, []
-    for _ in range(3):
-        parts.append(rest.to(k.dtype))
-        rest = rest - parts[-1].to(rest.dtype)
-    q = pad(q, (0, len(parts)), value=1.0)
-    k = torch.cat([k, torch.stack(parts, dim=-1)], dim=-1)
-    return fused_attention(q, k, v, bias, d_head=d_head, dropout=dropout)
 
 
 class MultiQuantityAttention(Attention):
