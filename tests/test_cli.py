@@ -168,6 +168,7 @@ def test_training_answers_with_one_json_document(
         "status": "finished",
         "best_loss_nats": best.loss_nats,
         "final_loss_nats": final.loss_nats,
+        "peak_memory_bytes": made.peak_memory_bytes(),
         "sees_future": False,
     }
     assert "step 4/4" in printed.err

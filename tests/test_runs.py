@@ -163,10 +163,28 @@ def test_losses_that_were_not_finite_are_no_numbers(folder: Path) -> None:
 def test_the_metrics_table_has_numbers(folder: Path) -> None:
     table = Run(folder / "mine").metrics()
     assert list(table.columns) == [
-        "step", "tokens", "seconds", "split", "loss_nats", "lr", "grad_norm", "tokens_per_second", "diverged",
+        "step", "tokens", "seconds", "split", "loss_nats", "lr", "grad_norm", "tokens_per_second",
+        "peak_memory_bytes", "diverged",
     ]  # fmt: skip
     assert table.loss_nats.dtype == "float64" and (table.loss_nats > 0).all()
     assert len(table) == 3 + 6
+
+
+def test_the_most_memory_of_any_evaluation_is_the_runs_peak(folder: Path) -> None:
+    run = Run(folder / "mine")
+    (run.path / "metrics.jsonl").write_text("")
+    assert run.peak_memory_bytes() is None and describe(run)["peak_memory_bytes"] is None
+    writer = RunWriter(run.path)
+    for step, peak in ((1, 500), (2, 900), (3, 700)):
+        writer.append("metrics.jsonl", {"step": step, "split": "train", "loss_nats": 1.0})
+        writer.append(
+            "metrics.jsonl",
+            {"step": step, "split": "validation", "loss_nats": 1.0, "peak_memory_bytes": peak},
+        )
+    writer.close()
+    assert run.peak_memory_bytes() == describe(run)["peak_memory_bytes"] == 900
+    by_split = run.metrics().groupby("split")["peak_memory_bytes"]
+    assert by_split.max()["validation"] == 900 and by_split.count()["train"] == 0
 
 
 def test_a_trainer_that_is_gone_reads_as_interrupted(folder: Path) -> None:

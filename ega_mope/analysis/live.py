@@ -26,6 +26,7 @@ class Live:
     steps: int
     tokens_per_second: float | None
     eta_seconds: float | None
+    peak_memory_bytes: int | None
     losses: pd.DataFrame
     ghost: pd.DataFrame
     ghost_run: Run | None
@@ -51,6 +52,7 @@ def live(run: Run, others: Iterable[Run]) -> Live:
         steps=steps,
         tokens_per_second=speed,
         eta_seconds=(steps - step) * per_step / speed if speed and per_step else None,
+        peak_memory_bytes=run.peak_memory_bytes(),
         losses=_losses(run),
         ghost=_validation(ghost),
         ghost_run=ghost,

@@ -64,7 +64,7 @@ def summarise(run: Run | BrokenRun) -> Plain:
 
 
 def describe(run: Run) -> Plain:
-    """All of config.json, parameters by part, best and final validation loss."""
+    """All of config.json, parameters by part, best and final validation loss, training's peak memory."""
 
     def point(found: LossPoint | None) -> Plain | None:
         return None if found is None else {"step": found.step, "loss_nats": found.loss_nats}
@@ -77,6 +77,7 @@ def describe(run: Run) -> Plain:
         "sees_future": run.sees_future,
         "best": point(run.best()),
         "final": point(run.final()),
+        "peak_memory_bytes": run.peak_memory_bytes(),
     }
 
 

@@ -49,7 +49,7 @@ def runs(as_json: bool, markdown: bool) -> None:
 @run_argument
 @json_option
 def show(run: str, as_json: bool) -> None:
-    """Say what RUN is: settings, parameters by part, best and final loss."""
+    """Say what RUN is: settings, parameters by part, best and final loss, training's peak memory."""
     from ega_mope.analysis.runs import describe
     from ega_mope.config import flatten
     from ega_mope.runs import open_run

@@ -170,12 +170,15 @@ def _report(path: Path, ended: str, as_json: bool) -> None:
                 "status": ended,
                 "best_loss_nats": best and best.loss_nats,
                 "final_loss_nats": final and final.loss_nats,
+                "peak_memory_bytes": run.peak_memory_bytes(),
                 "sees_future": run.sees_future,
             }
         )
         return
     mark = f" ({future_mark(run.sees_future)})" if future_mark(run.sees_future) else ""
     loss = f", best validation loss {best.loss_nats:.4f} nats at step {best.step}" if best else ""
-    click.echo(f"{ended}: {run.path}{loss}{mark}")
+    peak = run.peak_memory_bytes()
+    memory = "" if peak is None else f", {peak / 1e6:,.0f} MB of memory at its peak"
+    click.echo(f"{ended}: {run.path}{loss}{mark}{memory}")
     if ended == "stopped":
         note(f"go on with: ega-mope train --resume --runs {run.path.parent} --name {run.name}")

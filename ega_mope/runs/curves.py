@@ -21,6 +21,7 @@ METRIC_COLUMNS = (
     "lr",
     "grad_norm",
     "tokens_per_second",
+    "peak_memory_bytes",
     "diverged",
 )
 

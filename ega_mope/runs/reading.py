@@ -155,6 +155,11 @@ class Run:
         table["diverged"] = table["diverged"].eq(True)
         return table
 
+    def peak_memory_bytes(self) -> int | None:
+        """The most memory that training held at any evaluation; None where none recorded it."""
+        found = [record["peak_memory_bytes"] for record in self.records() if record.get("peak_memory_bytes")]
+        return max(found, default=None)
+
     def learned(self) -> list[Plain]:
         """learned.jsonl in step order, the last record of each step: {"step": …, "values": {name: …}}."""
         last = {record["step"]: record for record in read_lines(self._learned) if "values" in record}

@@ -133,7 +133,8 @@ def _delete(run: Run) -> None:
 
 def _show(run: Run, state: str, now: Live) -> None:
     st.progress(
-        min(1.0, now.step / now.steps), text=f"{state}: step {now.step:,} of {now.steps:,}{_pace(state, now)}"
+        min(1.0, now.step / now.steps),
+        text=f"{state}: step {now.step:,} of {now.steps:,}{_pace(state, now)}{_memory(now)}",
     )
     st.markdown(sees_future_badge(run))
     ghost = now.ghost_run
@@ -194,6 +195,11 @@ def _pace(state: str, now: Live) -> str:
         return ""
     left = "" if now.eta_seconds is None else f", about {_duration(now.eta_seconds)} left"
     return f", {now.tokens_per_second:,.0f} tokens/s{left}"
+
+
+def _memory(now: Live) -> str:
+    peak = now.peak_memory_bytes
+    return "" if peak is None else f", {peak / 1e6:,.0f} MB of memory at its peak"
 
 
 def _duration(seconds: float) -> str:
