@@ -96,6 +96,38 @@ def test_the_named_grids_are_what_they_say() -> None:
     ]  # fmt: skip
 
 
+def test_the_other_mechanisms_are_trained_equally_long_beside_what_they_are_held_against(
+    small_text: Path,
+) -> None:
+    planned = plan(cells_of("mechanisms"), [0], corpus=str(small_text))
+    settings = [run.settings for run in planned]
+    assert {one["training.steps"] for one in settings} == {1000}
+
+    def differ(one: Plain, other: Plain) -> set[str]:
+        absent = object()
+        return {key for key in one | other if one.get(key, absent) != other.get(key, absent)}
+
+    by_label = {run.cell.label: run.settings for run in planned}
+    baseline, gated, mope = (
+        by_label[label] for label in ("dot + learned", "ega causal + learned", "dot + mope")
+    )
+    # Each is one mechanism away from the baseline, EGA causal or MoPE from its usual start.
+    for one in settings:
+        assert any(
+            all(key.startswith(part) for key in differ(one, beside))
+            for beside in (baseline, gated, mope)
+            for part in ("model.attention", "model.position")
+        ), one
+
+
+def test_the_planted_grid_is_what_its_claims_ask_for(small_text: Path) -> None:
+    planned = plan(cells_of("planted"), [0], corpus="planted")
+    positions = [run.config.model.position for run in planned]
+    assert [(p["name"], p["rate_multiplier"]) for p in positions] == [("mope", 10), ("mope_relative", 10)]
+    assert positions[0]["init"] == "multiscale"
+    assert all(run.config.model.attention["gate_norm"] == "causal" for run in planned)
+
+
 def test_a_grid_of_a_mechanism_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Cell(label="new", attention={"name": "ega", "gate_norm": "nowhere"}, position={"name": "none"})
     monkeypatch.setitem(GRIDS, "2x2", [absent])
@@ -160,7 +192,10 @@ def test_a_faulty_toml_file_is_refused_in_one_line(text: str, message: str, tmp_
 
 
 def test_neither_a_grid_nor_a_file_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"grid: expected one of \(2x2, study\) or a TOML file, got '3x3'"):
+    with pytest.raises(
+        ValueError,
+        match=r"grid: expected one of \(2x2, study, mechanisms, planted\) or a TOML file, got '3x3'",
+    ):
         cells_of("3x3")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--grid", required=True, metavar="2x2|study|FILE", help="What to compare.")
+@click.option("--grid", required=True, metavar="2x2|study|mechanisms|planted|FILE", help="What to compare.")
 @click.option("--seeds", default="0", show_default=True, metavar="0-5", help="Seeds, such as 0-5 or 0,2,7.")
 @click.option(
     "--preset", default="small", show_default=True, metavar="smoke|small|paper", help="Size and schedule."
@@ -56,7 +56,8 @@ def sweep(
     """Train every cell of a grid at every seed; what is there already is not trained again.
 
     2x2 is {dot, EGA causal} × {learned, MoPE}; study is the baseline, MoPE, and EGA and both under the gate norms
-    causal, sequence and visible. A TOML file lists cells:
+    causal, sequence and visible. mechanisms is every other mechanism of the paper at 1,000 steps, beside a
+    baseline and EGA causal; planted is for --corpus planted. A TOML file lists cells:
 
     \b
       [[cell]]
