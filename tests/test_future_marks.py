@@ -14,10 +14,10 @@ from streamlit.testing.v1 import AppTest
 
 from ega_mope import cli
 from ega_mope import runs as run_folders
-from ega_mope.analysis.compare import configurations, labels, summary_table
+from ega_mope.analysis.compare import configurations, labels, markdown_table, summary_table
 from ega_mope.analysis.factorial import find_families
 from ega_mope.analysis.home import comparable_runs
-from ega_mope.analysis.runs import any_sees_future, markdown_table, marked_name, summarise
+from ega_mope.analysis.runs import any_sees_future, marked_name, summarise
 from ega_mope.runs import Run, list_runs, open_run
 
 SEES, CLEAN, UNKNOWN = "ega-sequence-learned-s0", "ega-causal-learned-s0", "ega-sequence-mope-s0"
@@ -59,7 +59,7 @@ def test_every_table_says_it_in_the_same_words(listed: list[Run], capsys: pytest
     assert dict(zip(compared["configuration"], compared["sees the future"], strict=True)) == WORDS
     for name, word in WORDS.items():
         assert printed[name].endswith(f" {word}")
-    table = markdown_table(rows).splitlines()[2:]
+    table = markdown_table(listed).splitlines()[2:]
     assert [line.split("|")[-2].strip() for line in table] == ["**yes**", "no", "not known"]
 
 

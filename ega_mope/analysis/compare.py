@@ -213,6 +213,26 @@ def summary_table(
     return table if compare_point == "common_step" else table.drop(columns="step")
 
 
+def markdown_table(runs: Iterable[Run]) -> str:
+    """One row a configuration as a Markdown table: its runs, and the lowest loss of each run in nats per token,
+    their mean and the range. Losses compare only within one text.
+    """
+    lines = [
+        "| model | text | runs | best loss | lowest and highest | sees the future |",
+        "|---|---|---:|---:|---|---|",
+    ]
+    for panel in panels(configurations(runs)):
+        names = labels(panel.configurations)
+        for one in panel.configurations:
+            losses = list(compare_at(one.runs, "best").loss_nats.values())
+            mean = f"{np.mean(losses):.4f}" if losses else "-"
+            ends = f"{min(losses):.4f}, {max(losses):.4f}" if len(losses) > 1 else "-"
+            text = f"{one.example.document['corpus']['name']}, {panel.tokenizer}"
+            future = FUTURE_WORDS[one.sees_future].replace("yes", "**yes**")
+            lines.append(f"| {names[one.key]} | {text} | {len(one.runs)} | {mean} | {ends} | {future} |")
+    return "\n".join(lines)
+
+
 def curves_table(
     panel: Panel,
     names: Mapping[str, str],

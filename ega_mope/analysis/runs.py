@@ -79,16 +79,3 @@ def describe(run: Run) -> Plain:
         "final": point(run.final()),
         "peak_memory_bytes": run.peak_memory_bytes(),
     }
-
-
-def markdown_table(rows: list[Plain]) -> str:
-    """Rows of `summarise` as a Markdown table; losses in nats per token."""
-    lines = ["| run | corpus | best loss | final loss | sees the future |", "|---|---|---:|---:|---|"]
-    for row in rows:
-        losses = [
-            "-" if row[key] is None else f"{row[key]:.4f}" for key in ("best_loss_nats", "final_loss_nats")
-        ]
-        future = FUTURE_WORDS[row["sees_future"]].replace("yes", "**yes**")
-        corpus = f"{row['corpus']}, {row['tokenizer']}"
-        lines.append(f"| `{row['name']}` | {corpus} | {losses[0]} | {losses[1]} | {future} |")
-    return "\n".join(lines)

@@ -9,18 +9,19 @@ from ega_mope.cli.output import json_option, note, print_json, print_table, run_
 
 @click.command()
 @json_option
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table of the configurations.")
 def runs(as_json: bool, markdown: bool) -> None:
     """List the runs: yours and the shipped ones, broken folders with their problem."""
-    from ega_mope.analysis.runs import FUTURE_WORDS, markdown_table, summarise_all
-    from ega_mope.runs import runs_folder, shipped_folder
+    from ega_mope.analysis.compare import markdown_table
+    from ega_mope.analysis.runs import FUTURE_WORDS, summarise_all
+    from ega_mope.runs import Run, list_runs, runs_folder, shipped_folder
 
+    if markdown:
+        click.echo(markdown_table(run for run in list_runs() if isinstance(run, Run)))
+        return
     rows = summarise_all()
     if as_json:
         print_json(rows)
-        return
-    if markdown:
-        click.echo(markdown_table([row for row in rows if row["status"] is not None]))
         return
     note(f"your runs: {runs_folder()}\nshipped runs: {shipped_folder()}")
     if not rows:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from statistics import mean
 
 import plotly.graph_objects as go
 
@@ -183,19 +185,33 @@ def _runs(runs: Sequence[Run]) -> Section:
 
 
 def _audits(runs: Sequence[Run]) -> Section:
+    found = compare.configurations(run for run in runs if run.audit is not None)
+    names = compare.labels(found)
     rows = []
-    for run in runs:
-        audit = run.audit
-        if audit is None:
-            continue
-        moved, losses = audit.get("max_logit_change"), [audit.get(f"{key}_nats") for key in LOSSES]
-        rows.append((run.name, str(audit.get("verdict")), NOTHING if moved is None else f"{moved:.2g}",
-                     *(NOTHING if loss is None else f"{loss:.3f}" for loss in losses)))  # fmt: skip
+    for one in found:
+        audits = [run.audit or {} for run in one.runs]
+        verdicts = Counter(str(audit.get("verdict")) for audit in audits)
+        measured = {
+            key: [audit[key] for audit in audits if audit.get(key) is not None]
+            for key in ("max_logit_change", *(f"{key}_nats" for key in LOSSES))
+        }
+        moved, *losses = measured.values()
+        rows.append((names[one.key], ", ".join(f"{verdict} × {n}" for verdict, n in verdicts.items()),
+                     f"{max(moved):.2g}" if moved else NOTHING,
+                     *(f"{mean(loss):.3f}" if loss else NOTHING for loss in losses)))  # fmt: skip
     note = (
-        "Verdict of the causality audit; the largest movement of a logit when only later tokens change; loss with the "
-        "true future, with another text's, and with none, nats per token at the same sampled predictions."
+        "Verdicts of the causality audit; the largest movement of a logit when only later tokens change; loss with the "
+        "true future, with another text's, and with none, nats per token at the same sampled predictions, a mean over "
+        "runs."
     )
-    columns = ("run", "verdict", "logits move by", "true future", "exchanged future", "prefix only")
+    columns = (
+        "configuration",
+        "verdict × runs",
+        "logits move by",
+        "true future",
+        "exchanged future",
+        "prefix only",
+    )
     table = _table(columns, rows, numbers=columns[2:])
     return Section("Does it see the future?", (Text(note), table) if rows else ())
 
