@@ -108,6 +108,8 @@ def prepare(config: ExperimentConfig) -> Prepared:
         # Only what the model met in training counts as seen.
         tokenizer = ByteTokenizer(np.unique(train_ids).tolist())
     model = resolve(dataclasses.replace(config.model, vocabulary_size=tokenizer.vocabulary_size))
+    # Builds it without its weights: sizes that a mechanism refuses are found before there is a folder.
+    parameter_counts(model)
     model, taken = take_priors(model)
     return Prepared(
         dataclasses.replace(config, model=model),

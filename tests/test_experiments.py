@@ -203,8 +203,9 @@ def test_unnamed_runs_get_a_name_that_says_what_they_are(small_text: Path, tmp_p
         ({"corpus": "/nowhere/at/all.txt"}, "tinyshakespeare"),
         ({"model": dataclasses.replace(MODEL, context_length=5000)}, "context_length"),
         ({"model": ModelConfig(attention={"name": "magic"})}, "ega"),
+        ({"model": dataclasses.replace(MODEL, n_heads=8, d_model=8, position={"name": "rope"})}, "per head"),
     ],
-    ids=["tokenizer", "corpus", "context", "attention"],
+    ids=["tokenizer", "corpus", "context", "attention", "one channel a head"],
 )
 def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
     change: dict[str, object], says: str, small_text: Path, tmp_path: Path

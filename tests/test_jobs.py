@@ -52,6 +52,21 @@ def test_a_pasted_text_names_its_runs_and_is_kept(idle: None, small_text: Path, 
     assert small_text_again.text == small_text.read_text()
 
 
+def test_what_cannot_be_built_is_refused_and_leaves_no_run(
+    idle: None, small_text: Path, tmp_path: Path
+) -> None:
+    config = compose(
+        {"name": "dot"},
+        {"name": "rope"},
+        preset_name="smoke",
+        corpus=str(small_text),
+        overrides=["n_heads=16", "d_model=16"],
+    )
+    with pytest.raises(ValueError, match="even number of channels per head, got 1"):
+        jobs.enqueue(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_waiting_run_is_stopped_by_leaving_the_queue(idle: None, small_text: Path, tmp_path: Path) -> None:
     run = jobs.enqueue(experiment(small_text), tmp_path)
     jobs.stop(Run(run))
