@@ -419,6 +419,8 @@ def test_nothing_in_the_file_is_executed(
     [
         (["nowhere.pt"], "nowhere.pt"),
         (["noise.pt"], "noise.pt"),
+        (["letters.txt"], "letters.txt"),
+        (["protocol.pt"], "protocol.pt"),
         (["list.pt"], "dict"),
         (["other.pt"], "model_state"),
         (["stepless.pt"], "step"),
@@ -444,6 +446,7 @@ def test_bad_input_is_one_line_and_status_2(
     torch.save([1, 2], tmp_path / "list.pt")
     torch.save({"model_state": state_of("base")}, tmp_path / "stepless.pt")
     (tmp_path / "noise.pt").write_bytes(b"no checkpoint at all")
+    (tmp_path / "protocol.pt").write_bytes(b"\x80\x00\x00\x00")
     (tmp_path / "text.txt").write_text("only six")
     import_checkpoint(tmp_path / "good.pt", tmp_path / "runs", vocabulary=letters, name="taken")
     capsys.readouterr()
