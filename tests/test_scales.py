@@ -354,6 +354,8 @@ def test_the_plane_has_every_pair_where_it_is_and_an_arrow_from_its_start():
     assert [*outline.x] == [1.0, 2.0, 2.0, 1.0]
     labels = [annotation.text for annotation in figure.layout.annotations]
     assert labels == ["character", "word", "clause", "sentence"]
+    bottom, top = figure.layout.yaxis.range
+    assert (math.log10(0.1) - bottom) / (top - bottom) > 0.1, "no point lies on the names of the bands"
     assert "chosen beforehand" in figure.layout.xaxis.title.text
 
 

@@ -20,6 +20,8 @@ Ranges = tuple[tuple[float, float], tuple[float, float]]
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 SIGMA, OMEGA = "σ (tokens)", "ω (rad/token)"
 LINE = "ω·σ = 5"
+ROOM_FOR_BANDS = 0.08
+"""How much further down the ω axis goes, as a share of it: the bands' names stand there, below every point."""
 
 
 def plane_ranges(tables: Sequence[pd.DataFrame]) -> Ranges:
@@ -64,8 +66,12 @@ def plane(
         _add_moves(fig, pairs)
     for cluster in sorted(set(pairs["cluster"].tolist())):
         _add_cluster(fig, cluster, pairs[pairs["cluster"] == cluster])
-    for axis, (low, high) in zip(("xaxis", "yaxis"), ranges, strict=True):
-        fig.update_layout({axis: {"range": [math.log10(low), math.log10(high)]} | LOG_TICKS})
+    (left, right), (low, high) = (map(math.log10, ends) for ends in ranges)
+    low -= ROOM_FOR_BANDS * (high - low)
+    fig.update_layout(
+        xaxis={"range": [left, right]} | LOG_TICKS,
+        yaxis={"range": [low, high]} | LOG_TICKS,
+    )
     return fig
 
 
