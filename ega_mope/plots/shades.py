@@ -229,5 +229,7 @@ STRUCTURE = (
     ".gates .key>span{display:inline-flex;align-items:center;gap:.35rem}"
     ".gates .key i{display:inline-block;min-width:.8rem;height:1.1rem;font-style:normal;text-align:center}"
     ".gates .key .edge{min-width:.3rem;margin-left:3px}"
+    ".gates .key>span>span{white-space:nowrap}"
+    "@media (max-width:640px){.gates .key>span>span i{min-width:.5rem}}"
 )
 CUT = ".gates .cut{background:none;color:inherit;opacity:.75}"

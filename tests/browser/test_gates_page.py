@@ -117,6 +117,9 @@ def test_it_opens_on_the_widest_head_and_the_url_brings_the_same_screen_back(app
     expect(again.get_by_text(re.compile(r"Layer \d, head \d, characters 0 to"))).to_have_text(opened)
     expect(again.get_by_role("slider", name="Keep above g =")).to_have_value("0.03")
     expect(again.locator(".gates .text [class^=w]").first).to_be_visible()
+    shades = again.locator(".gates .key [class^=w]")
+    tops = shades.evaluate_all("all => all.map(shade => shade.getBoundingClientRect().top)")
+    assert len(tops) > 8 and len(set(tops)) == 1, "on a phone too the scale is one row"
 
 
 def test_a_run_without_gates_offers_one_that_has_them(app, page, visit):
