@@ -45,7 +45,7 @@ STYLE = """
 .stMainBlockContainer h1 {font-size: 2.2rem; overflow-wrap: anywhere}
 .stMainBlockContainer .stPageLink a {border: 1px solid #2b8cc4; justify-content: center}
 [data-testid="stCaptionContainer"] {opacity: 0.8 !important}
-.stPlotlyChart :is(.xtick, .ytick, .legendtext, .g-xtitle, .g-ytitle) text,
+.stPlotlyChart :is(.xtick, .ytick, .legendtext, .g-xtitle, .g-ytitle, .annotation, .textpoint, .cbaxis) text,
 .stPlotlyChart text.legendtext {fill: currentColor !important; opacity: 0.85}
 [data-testid="stSidebarHeader"] {height: 3rem; margin-bottom: 0}
 @media (max-width: 640px) {.stMainBlockContainer {padding-left: 1rem; padding-right: 1rem}}

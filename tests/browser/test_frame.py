@@ -47,3 +47,22 @@ def test_a_choice_is_written_into_the_url_and_read_back_from_it(app, page, pages
 
     expect(again.get_by_role("slider", name=re.compile("threshold"))).to_have_value("0.1")
     expect(again.get_by_role("figure", name=re.compile("around z = 0.1"))).to_be_visible()
+
+
+FAINT = """charts => charts.flatMap(chart => [...chart.querySelectorAll("svg text")]
+    .filter(text => text.textContent && getComputedStyle(text).fill !== getComputedStyle(chart).color)
+    .map(text => text.textContent))"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("", ".annotation"), ("Correlation_kernels", ".cbaxis"), ("Superadditivity", ".textpoint")],
+    ids=["line with a name", "colour bar", "numbers in the plot"],
+)
+def test_all_that_is_written_in_a_figure_has_the_colour_of_the_pages_text(name, kind, app, page, visit):
+    visit(page, f"{app}/{name}")
+
+    charts = page.locator(".stPlotlyChart")
+    expect(charts.locator(f"{kind} text").first).to_be_visible()
+
+    assert charts.evaluate_all(FAINT) == []
