@@ -490,7 +490,7 @@ def test_the_command_reports_each_cell(
     [
         (["--grid", "3x3"], "grid: expected one of"),
         (["--seeds", "5-0"], "seeds: expected something like"),
-        (["--corpus", "no-such-corpus"], "expected a corpus"),
+        (["--corpus", "no-such-corpus"], "or the path of a text file"),
         (["--preset", "huge"], "preset: expected one of"),
         (["--device", "tpu"], "device: expected one of"),
         (["--jobs", "0"], "--jobs"),

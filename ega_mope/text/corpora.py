@@ -89,7 +89,10 @@ def load_corpus(name_or_path: str | Path) -> Corpus:
     path = Path(name_or_path).expanduser()
     if not _is_file(path):
         shown = repr(str(name_or_path)[:120])
-        raise ValueError(f"expected a corpus ({', '.join(CORPORA)}) or the path of a text file, got {shown}")
+        raise ValueError(
+            f"corpus: expected one of ({', '.join(CORPORA)}) or the path of a text file, got {shown}, which is "
+            "neither; correct the name or the path"
+        )
     path = path.resolve()
     return _corpus(path.name, decode_text(_read_bytes(path), str(path)), str(path))
 
