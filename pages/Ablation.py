@@ -31,7 +31,7 @@ def show_family(found: Ablation, family: str, unit: str) -> None:
     st.subheader(title, anchor=False)
     top = table.iloc[0]
     ui.figure(
-        ranked(table, unit),
+        ui.drawn(ranked, table, unit),
         key=family,
         alt=f"{len(table)} changes ranked by loss; the first is {top['part']}, {top['kind']}: {top['loss_change']:+.4f}.",
         how_to_read=f"{about} Right of 0 the model needs the part. Lines: 95 % intervals over windows; open markers: the "

@@ -58,7 +58,7 @@ def show_losses(run: Run, answer: Audit) -> None:
     table = words.loss_table(answer, baseline, twin)
     if len(table):
         ui.figure(
-            loss_by_position(table),
+            ui.drawn(loss_by_position, table),
             key="losses",
             alt="Loss by position in the window, by what the model is shown after the position",
             how_to_read="Each curve is the loss on the same next tokens; what differs is what the model is shown after "
@@ -81,7 +81,7 @@ def show_movement(answer: Audit) -> None:
     table = words.distance_table(answer)
     if answer.threshold is not None and table["max_logit_change"].notna().any():
         ui.figure(
-            movement_by_distance(table, answer.threshold),
+            ui.drawn(movement_by_distance, table, answer.threshold),
             key="movement",
             alt="Largest change of a logit by distance to the one token that was changed",
             how_to_read="One token is changed; every earlier prediction should stay as it was. Open circles: it did, to "

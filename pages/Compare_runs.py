@@ -76,8 +76,8 @@ def show_panel(panel: compare.Panel, view: View) -> None:
     unit = PER_BYTE if view.metric == PER_BYTE else METRICS[view.metric].unit(panel.tokenizer)
     members = compare.curves_table(panel, names, view.splits, view.axis, view.scale, view.smoothing)
     means = compare.means_table(members, view.band)
-    fig = loss_curves(
-        members, means, colours, dashes, curves.AXES[view.axis], f"loss ({unit})",
+    fig = ui.drawn(
+        loss_curves, members, means, colours, dashes, curves.AXES[view.axis], f"loss ({unit})",
         x_log=view.x_log, y_log=view.y_log, smoothed=view.smoothing > 0, leave_out=view.leave_out,
     )  # fmt: skip
     how = curves.how_to_read(view.band, view.leave_out)

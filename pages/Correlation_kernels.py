@@ -26,7 +26,9 @@ def show_kernels(found: Scales, most: int) -> int:
     table = pairs_table(found)
     with left:
         picked = ui.figure(
-            plane(table, bands=BANDS, limit=limit_area(found), ranges=plane_ranges([table]), height=420),
+            ui.drawn(
+                plane, table, bands=BANDS, limit=limit_area(found), ranges=plane_ranges([table]), height=420
+            ),
             key="pick",
             alt=f"{len(table)} pairs by σ and ω, to pick from",
             how_to_read="Click pairs, or draw a box or a lasso around some, to see their kernels; a double click lets go. "
@@ -43,7 +45,7 @@ def show_kernels(found: Scales, most: int) -> int:
         )
         kernels = analysis.kernels_table(found, lags, pairs or analysis.across(found))
         ui.figure(
-            plots.kernel_lines(kernels, limits),
+            ui.drawn(plots.kernel_lines, kernels, limits),
             key="kernels",
             alt=f"C(τ) up to lag {lags}: the mean of all pairs and of pairs {pairs or analysis.across(found)}",
             how_to_read="How alike a pair's code is at two places τ tokens apart, averaged over all places; the same for −τ. "
@@ -59,7 +61,7 @@ def show_clusters_and_table(found: Scales, lags: int, context_length: int) -> No
     with left:
         st.subheader("By cluster", anchor=False)
         ui.figure(
-            plots.cluster_lines(clusters),
+            ui.drawn(plots.cluster_lines, clusters),
             key="clusters",
             alt=f"The mean kernel of each of {found.clusters.chosen} clusters by lag",
             how_to_read="The mean kernel of each cluster on the plane; with one cluster it is the mean of all pairs.",
@@ -68,7 +70,7 @@ def show_clusters_and_table(found: Scales, lags: int, context_length: int) -> No
     with right:
         st.subheader("The real table", anchor=False)
         ui.figure(
-            plots.gram_matrix(gram, dark=st.context.theme.type == "dark"),
+            ui.drawn(plots.gram_matrix, gram, dark=st.context.theme.type == "dark"),
             key="gram",
             alt="Product of the encodings of each two positions; it fades away from position 0.",
             how_to_read="MoPE(b)·MoPE(b′) as the model has it. A kernel would give the same along every diagonal; here the "

@@ -23,7 +23,7 @@ def show_plane(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> No
         f"Start {start}{frozen}, admissibility {position['admissibility']}; step {found.step}. {moved}"
     )
     ui.figure(
-        plots.plane(table, bands=analysis.BANDS, limit=analysis.limit_area(found), ranges=ranges),
+        ui.drawn(plots.plane, table, bands=analysis.BANDS, limit=analysis.limit_area(found), ranges=ranges),
         key=f"plane-{ui.run_id(run)}",
         alt=f"{len(table)} pairs of {run.name} by σ and ω, with their starts. {moved}",
         how_to_read="A point is a wavelet pair, a ring where it started, an arrow how it moved; right is wider, up is "
@@ -37,7 +37,7 @@ def show_spectra(run: Run, found: Scales, ranges: plots.Ranges, colour: str) -> 
     spectra = analysis.spectrum_table(found)
     for quantity, sign, shown in (("sigma", "σ", ranges[0]), ("omega", "ω", ranges[1])):
         ui.figure(
-            plots.spectrum(spectra, quantity, colour, shown),
+            ui.drawn(plots.spectrum, spectra, quantity, colour, shown),
             key=f"{quantity}-{ui.run_id(run)}",
             alt=f"How many pairs of {run.name} have which {sign}, now and at the start.",
             how_to_read=f"Pairs in each tenth of a decade of {sign}: filled now, dashed at the start.",

@@ -65,13 +65,13 @@ def rows(done: Trial) -> None:
     )
     if gate is not None:
         ui.figure(
-            row_figure(done.characters, gate, "gate, 0 to 1", query, "orange"),
+            ui.drawn(row_figure, done.characters, gate, "gate, 0 to 1", query, "orange"),
             key="gate-row",
             alt=f"Gate of each token, layer {layer + 1}, head {head + 1}",
             how_to_read="How far each token's gate is open: 0 shuts its value out, 1 lets all of it through.",
         )
     ui.figure(
-        row_figure(done.characters, share, "share of attention", query),
+        ui.drawn(row_figure, done.characters, share, "share of attention", query),
         key="attention-row",
         alt=f"Attention of token {query} to the tokens before it, layer {layer + 1}, head {head + 1}",
         how_to_read="How the chosen query divides its attention over the tokens up to itself, after any gate.",

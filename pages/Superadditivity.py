@@ -83,7 +83,7 @@ st.markdown(f"**The four cells**, {result.unit}: {COMPARE_POINTS[point]}")
 st.table(report.printed(cells), border="horizontal", hide_index=True)
 st.caption(f"Lower is better; intervals are Student's t over seeds. The paper's: {report.PAPER_NOTE}.")
 ui.figure(
-    waterfall(cells, gains, f"validation loss ({result.unit})"),
+    ui.drawn(waterfall, cells, gains, f"validation loss ({result.unit})"),
     key="waterfall",
     alt=report.verdict(result),
     how_to_read="From the baseline, each bar is what EGA and MoPE change alone; “sum of parts” is where plain "
@@ -92,7 +92,7 @@ ui.figure(
     table=cells,
 )
 ui.figure(
-    seed_gains(gains, result.unit),
+    ui.drawn(seed_gains, gains, result.unit),
     key="seeds",
     alt=f"Gains for each seed, in {result.unit}",
     how_to_read="A point is a seed, a diamond the mean with its 95 % interval. Above 0 is a gain over the "

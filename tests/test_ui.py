@@ -6,11 +6,15 @@ import importlib
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from plotly.io import to_json
 from simulated_runs import write_cells
 from streamlit.testing.v1 import AppTest
 
 from ega_mope import runs as run_folders
+from ega_mope.plots.scales import bic_curve
+from ega_mope.ui import drawn
 
 ROOT = Path(__file__).resolve().parents[1]
 PICKER = """
@@ -241,6 +245,21 @@ def test_long_work_is_done_once_for_its_inputs_and_not_again_when_cancelled():
 
     at.button(key="count-again").click().run()
     assert at.text[0].value == "the answer" and at.session_state["made"] == 2
+
+
+def test_a_figure_is_drawn_once_for_its_inputs_and_anew_for_any_other():
+    table = pd.DataFrame({"clusters": [1, 2], "now": [-3.5, -7.25], "start": [-3.0, -2.0]})
+    first = drawn(bic_curve, table, 2, 1, "#0072B2")
+    assert drawn(bic_curve, table.copy(), 2, 1, "#0072B2") is first
+    for inputs in (
+        (table, 2, 1, "#0072B2"),
+        (table.assign(start=[-3.0, -2.5]), 2, 1, "#0072B2"),
+        (table, 1, 1, "#0072B2"),
+        (table, 2, None, "#0072B2"),
+        (table, 2, 1, "#D55E00"),
+    ):
+        sent = to_json(drawn(bic_curve, *inputs).to_dict(), validate=False)
+        assert sent == to_json(bic_curve(*inputs).to_dict(), validate=False)
 
 
 def test_the_app_command_refuses_where_there_is_no_app(monkeypatch, tmp_path, capsys):

@@ -15,7 +15,7 @@ from ega_mope.ui.pickers import (
     pick_runs,
     sees_future_badge,
 )
-from ega_mope.ui.show import figure, marked, plain, reading_errors, table
+from ega_mope.ui.show import drawn, figure, marked, plain, reading_errors, table
 
 __all__ = [
     "FUTURE_BADGE",
@@ -23,6 +23,7 @@ __all__ = [
     "all_runs",
     "colours",
     "current_run",
+    "drawn",
     "figure",
     "frame",
     "future_badge",

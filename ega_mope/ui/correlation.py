@@ -8,7 +8,7 @@ from ega_mope.analysis.correlation import Correlation, correlate
 from ega_mope.plots import kernels as plots
 from ega_mope.runs import Run
 from ega_mope.ui.models import load_model, weights_stamp
-from ega_mope.ui.show import figure
+from ega_mope.ui.show import drawn, figure
 from ega_mope.ui.texts import pick_text
 
 FIRST_PAIR = {"query": 20, "key": 12}
@@ -73,7 +73,7 @@ def _one_pair(found: Correlation, layer: int, head: int) -> None:
         j = _place("key", i, last)
         table = found.at_lags(layer, head, i, j)
         figure(
-            plots.lag_stems(table),
+            drawn(plots.lag_stems, table),
             key="lags-of-pair",
             alt=f"C(ℓ) of query {i} and key {j} at lags 0 to {j}; at 0 it is {table['correlation'].iloc[0]:.3f}.",
             how_to_read="C(ℓ) = q_i·k_{j−ℓ}/√d_h. For this pair attention uses ℓ = 0 alone and discards the rest. The query "
@@ -82,7 +82,7 @@ def _one_pair(found: Correlation, layer: int, head: int) -> None:
         )
     with left:
         figure(
-            plots.pair_grid(found.weight[layer, head], found.tokens, (i, j)),
+            drawn(plots.pair_grid, found.weight[layer, head], found.tokens, (i, j)),
             key="grid",
             alt=f"Attention weights between the first tokens; query {i} and key {j} are framed.",
             how_to_read=f"Attention weights between the first {plots.SHOWN_TOKENS} tokens, before any gate. Click a pair.",
@@ -97,7 +97,7 @@ def _by_distance(found: Correlation, layer: int) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         figure(
-            plots.by_distance(table, "score", "S(δ)"),
+            drawn(plots.by_distance, table, "score", "S(δ)"),
             key="score",
             alt=f"S(δ) of each head of layer {layer + 1} by distance",
             how_to_read="The mean score of a key δ tokens back. It is another thing than C(ℓ) of one pair, and than the "
@@ -106,7 +106,7 @@ def _by_distance(found: Correlation, layer: int) -> None:
         )
     with right:
         figure(
-            plots.by_distance(table, "attention", "mean attention weight", reference="even attention"),
+            drawn(plots.by_distance, table, "attention", "mean attention weight", reference="even attention"),
             key="attention",
             alt=f"Mean attention weight of each head of layer {layer + 1} by distance, beside even attention",
             how_to_read="The mean weight, before any gate, of a key δ tokens back; dotted, what spreading it evenly would "

@@ -16,7 +16,7 @@ from ega_mope.ui.gate_readings import Stamp, page_mode, pick_head, read_gates, s
 from ega_mope.ui.long_work import kept_work
 from ega_mope.ui.models import load_model
 from ega_mope.ui.pickers import sees_future_badge
-from ega_mope.ui.show import figure, plain, table
+from ega_mope.ui.show import drawn, figure, plain, table
 
 SHOWN = {
     "gate": ("gate", "as it is"),
@@ -116,7 +116,7 @@ def _correlations(found: Correlates, place: tuple[int, int]) -> None:
         outcome, text = SHOWN[shown]
         part = rows[(rows["outcome"] == outcome) & (rows["text"] == text)]
         figure(
-            plots.correlation_grid(part, chosen=place, mode=page_mode()),
+            drawn(plots.correlation_grid, part, chosen=place, mode=page_mode()),
             key="correlations",
             alt=f"Partial rank correlation of {shown} in each head with each feature",
             how_to_read="Colour: rank correlation with one feature, all others held. A number stands where it counts after "
@@ -129,7 +129,7 @@ def _correlations(found: Correlates, place: tuple[int, int]) -> None:
         layer, head = place[0] + 1, place[1] + 1
         own = rows[(rows["run"] == found.run) & (rows["layer"] == layer) & (rows["head"] == head)]
         figure(
-            plots.head_intervals(own),
+            drawn(plots.head_intervals, own),
             key="one-head",
             alt=f"Layer {layer}, head {head}: partial correlations with intervals",
             how_to_read=f"Layer {layer}, head {head}. Thick: the 95 % interval of that row alone, from blocks of "
@@ -148,7 +148,7 @@ def _rarity(found: Correlates) -> None:
         st.info("Rarity could not be measured on this text.", icon=":material/info:")
         return
     figure(
-        plots.rarity_by_head(part),
+        drawn(plots.rarity_by_head, part),
         key="rarity",
         alt="Partial correlation with rarity of gates, weight change, and attention received without gates",
         how_to_read="A point a head: how gate and weight change go with rarity, all else held, beside the attention that "
@@ -172,7 +172,7 @@ def _spectra(found: Spectral, place: tuple[int, int]) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         figure(
-            plots.spectrum_lines(found.spectrum_table(layer, head), float(found.bound[place])),
+            drawn(plots.spectrum_lines, found.spectrum_table(layer, head), float(found.bound[place])),
             key="spectrum",
             alt=f"Spectrum of the projection over its channels, layer {layer + 1}, head {head + 1}: {verdict}",
             how_to_read="e_j = (1/d) Σ conj(ŵ_k) x̂_jk holds for every w. The claim of frequencies needs more: a peak above "

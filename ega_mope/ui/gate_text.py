@@ -21,7 +21,7 @@ from ega_mope.ui.gate_readings import (
     pick_view,
     read_gates,
 )
-from ega_mope.ui.show import figure
+from ega_mope.ui.show import drawn, figure
 
 LABELS = {shade.label: name for name, shade in SHADES.items()}
 
@@ -83,7 +83,8 @@ def _show_heads(reading: GateReading, shade: str, place: tuple[int, int], keep: 
     values = getattr(reading, SHADES[shade].attribute)
     layers, heads = values.shape[:2]
     figure(
-        thumbnails(
+        drawn(
+            thumbnails,
             tables.profile(values, COLUMNS * ROWS),
             reading.spread(),
             chosen=place,
@@ -105,7 +106,7 @@ def _show_strip(reading: GateReading, shade: str, place: tuple[int, int], view: 
     strip = tables.profile(getattr(reading, SHADES[shade].attribute)[place], 300)
     edges = np.linspace(0, len(reading.characters), len(strip) + 1)
     figure(
-        overview(strip, characters=len(reading.characters), view=view, shade=shade, mode=page_mode()),
+        drawn(overview, strip, characters=len(reading.characters), view=view, shade=shade, mode=page_mode()),
         key="strip",
         alt=f"Mean {label} along the whole text, layer {place[0] + 1}, head {place[1] + 1}",
         how_to_read=f"The whole text from left to right, each column the mean {label} of a stretch. Framed: the view above.",

@@ -12,7 +12,7 @@ from ega_mope.plots.trajectories import wins
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import run_id
 from ega_mope.ui.scales import read_stability
-from ega_mope.ui.show import figure, plain, table
+from ega_mope.ui.show import drawn, figure, plain, table
 
 
 def show_groups(run: Run, found: Scales, colour: str) -> None:
@@ -20,7 +20,7 @@ def show_groups(run: Run, found: Scales, colour: str) -> None:
     start, said = found.start_clusters, verdict(found.clusters, found.start_clusters)
     st.markdown(said)
     figure(
-        bic_curve(bic_table(found), found.clusters.chosen, start.chosen if start else None, colour),
+        drawn(bic_curve, bic_table(found), found.clusters.chosen, start.chosen if start else None, colour),
         key=f"bic-{run_id(run)}",
         alt=f"BIC by number of clusters. {said}",
         how_to_read="Lower is better. Marked is the fewest clusters within 2 of the lowest BIC: a star now, a ring at the "
@@ -35,7 +35,7 @@ def show_stability(run: Run, found: Scales, colour: str) -> None:
     st.markdown(plain(now.in_words))
     won = wins_table(now, start)
     figure(
-        wins(won, now.chosen, colour),
+        drawn(wins, won, now.chosen, colour),
         key=f"wins-{run_id(run)}",
         alt=f"On how many bootstrap draws each number of groups won. {now.in_words}",
         how_to_read="Pairs are drawn anew with replacement and fitted again, a pair drawn twice counted once. Dark: the "

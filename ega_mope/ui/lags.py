@@ -7,7 +7,7 @@ import streamlit as st
 from ega_mope.analysis.lags import lag_table, lags_in_words
 from ega_mope.plots.lags import lag_shares
 from ega_mope.runs import Run
-from ega_mope.ui.show import figure, plain
+from ega_mope.ui.show import drawn, figure, plain
 
 
 def show_lags(run: Run) -> None:
@@ -21,7 +21,7 @@ def show_lags(run: Run) -> None:
         with column:
             st.subheader(f"Layer {layer}", anchor=False)
             figure(
-                lag_shares(part),
+                drawn(lag_shares, part),
                 key=f"lags-{layer}",
                 alt=f"Share of every lag in each head of layer {layer}, now and at the start",
                 how_to_read="How much the score of a key listens to the token that many places before it. Rings: where "

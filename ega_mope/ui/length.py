@@ -12,7 +12,7 @@ from ega_mope.ui.catalogue import colours
 from ega_mope.ui.long_work import on_request
 from ega_mope.ui.models import load_model, weights_stamp
 from ega_mope.ui.pickers import sees_future_badge
-from ega_mope.ui.show import figure, plain
+from ega_mope.ui.show import drawn, figure, plain
 
 FEW, MANY = 8, 64
 
@@ -44,7 +44,8 @@ def show_loss_by_position(run: Run) -> None:
     said = _in_words(found)
     st.markdown(plain(said))
     figure(
-        plots.loss_by_position(
+        drawn(
+            plots.loss_by_position,
             {run.name: found.table},
             found.context_length,
             {run.name: colours()[run.name]},

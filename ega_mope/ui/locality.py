@@ -18,7 +18,7 @@ from ega_mope.runs import Run
 from ega_mope.ui.catalogue import all_runs, nearest, run_id
 from ega_mope.ui.models import load_model, weights_stamp, why_no_weights
 from ega_mope.ui.pickers import pick_beside, sees_future_badge
-from ega_mope.ui.show import figure, plain
+from ega_mope.ui.show import drawn, figure, plain
 from ega_mope.ui.texts import pick_text
 
 
@@ -60,7 +60,7 @@ def _one_run(run: Run, found: Locality) -> None:
     if biased_by_distance(run):
         st.caption("Its positions lower every score with the distance: such heads are local by design.")
     figure(
-        plots.head_ranges(found.table(), LOCAL),
+        drawn(plots.head_ranges, found.table(), LOCAL),
         key=f"ranges-{run_id(run)}",
         alt=f"Mean distance that each head of {run.name} looks back, on the text and shuffled. {said}",
         how_to_read="How far back a head looks on average, over queries in the second half of a window; lines are 95 % "
@@ -80,14 +80,14 @@ def _one_head(runs: list[Run], found: list[Locality]) -> None:
         with column:
             st.markdown(f"**{plain(run_id(run))}**")
             figure(
-                plots.one_head(table, "score", "S(δ) (nats)"),
+                drawn(plots.one_head, table, "score", "S(δ) (nats)"),
                 key=f"score-{run_id(run)}",
                 alt=f"Mean score by distance of layer {layer + 1}, head {head + 1} of {run.name}, and on shuffled text",
                 how_to_read=f"The mean score of a key δ tokens back.{_fit(one, layer, head)} Far right few queries are left.",
                 table=table,
             )
             figure(
-                plots.one_head(table, "attention", "mean attention weight"),
+                drawn(plots.one_head, table, "attention", "mean attention weight"),
                 key=f"attention-{run_id(run)}",
                 alt=f"Mean attention by distance of layer {layer + 1}, head {head + 1} of {run.name}",
                 how_to_read="The mean weight of a key δ tokens back; dotted, what even attention gives. Shaded: the middle "

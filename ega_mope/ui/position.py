@@ -21,7 +21,7 @@ from ega_mope.plots.scales import norm_by_position
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import all_runs, colours, nearest, run_id
 from ega_mope.ui.models import load_model, weights_stamp, why_no_weights
-from ega_mope.ui.show import figure, plain, table
+from ega_mope.ui.show import drawn, figure, plain, table
 
 
 def show_norms(runs: list[Run], found: list[Scales]) -> None:
@@ -33,7 +33,8 @@ def show_norms(runs: list[Run], found: list[Scales]) -> None:
     st.markdown("  \n".join(map(plain, said)))
     weighted = [(name, run) for name, run in zip(names, runs, strict=True) if why_no_weights(run) is None]
     figure(
-        norm_by_position(
+        drawn(
+            norm_by_position,
             {name: norm.table() for name, norm in zip(names, norms, strict=True)},
             {name: embedding_norm(load_model(run)) for name, run in weighted},
             {name: colours()[run.name] for name, run in zip(names, runs, strict=True)},
@@ -58,7 +59,7 @@ def show_other_encodings(runs: list[Run]) -> None:
     model = runs[0].config.model
     found[""] = [one for name in FIXED for one in fixed_reaches(model, name)]
     figure(
-        what_is_left({label: curves(ways) for label, ways in found.items()}),
+        drawn(what_is_left, {label: curves(ways) for label, ways in found.items()}),
         key="other-encodings",
         alt="What is left of each position encoding, by position or by lag, as a share of its largest",
         how_to_read="Solid: encodings added to the embeddings, by position. Dashed: those that act on scores, by lag; they say "

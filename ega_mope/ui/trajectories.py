@@ -9,7 +9,7 @@ from ega_mope.analysis.trajectories import trajectories
 from ega_mope.plots.trajectories import moves_by_step, ways
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import run_id
-from ega_mope.ui.show import figure, plain
+from ega_mope.ui.show import drawn, figure, plain
 
 
 def show_training(run: Run, found: Scales, colour: str) -> None:
@@ -22,7 +22,7 @@ def show_training(run: Run, found: Scales, colour: str) -> None:
     by_step = made.by_step()
     last = by_step.iloc[-1]
     figure(
-        moves_by_step(by_step, colour),
+        drawn(moves_by_step, by_step, colour),
         key=f"moves-{run_id(run)}",
         alt=f"Moves of ω and σ by step; after {last['step']:.0f} steps the largest is {last['largest']:.3g} log units.",
         how_to_read="How far ω and σ are from their start, in log units (0.1 is about 10 %), under the most that the learning "
@@ -30,7 +30,7 @@ def show_training(run: Run, found: Scales, colour: str) -> None:
         table=by_step,
     )
     figure(
-        ways(made.table(), "sigma", dict(enumerate(found.clusters.labels))),
+        drawn(ways, made.table(), "sigma", dict(enumerate(found.clusters.labels))),
         key=f"ways-{run_id(run)}",
         alt=f"σ of all {len(found.pairs)} pairs of {run.name} by training step",
         how_to_read="Each line is a pair, in the colour of its cluster on the plane.",
