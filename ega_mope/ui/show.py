@@ -70,9 +70,17 @@ def figure(
     )
     st.caption(how_to_read)
     if table is not None:
-        with st.expander("Table", icon=":material/table:"):
-            _table_and_downloads(table, key=f"{key}-table", name=key)
+        _table_behind(table, key)
     return answer if on_select else None
+
+
+@st.fragment
+def _table_behind(frame: pd.DataFrame, key: str) -> None:
+    """A figure's table, made when it is opened: a closed one would still cost every click on the page."""
+    below = st.expander("Table", icon=":material/table:", key=f"{key}-behind", on_change="rerun")
+    if below.open:
+        with below:
+            _table_and_downloads(frame, key=f"{key}-table", name=key)
 
 
 def table(frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None) -> None:
