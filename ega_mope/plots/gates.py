@@ -40,6 +40,7 @@ def thumbnails(
     picture = tiles.transpose(0, 2, 1, 3).reshape(layers * (rows + 1), heads * (columns + 1))
     across, down = np.arange(heads) * (columns + 1), np.arange(layers) * (rows + 1)
     fig = figure("head", "layer", height=100 + 64 * layers, legend=False, uirevision="gates")
+    fig.update_layout(margin={"b": 8})  # its ticks are above
     fig.add_trace(_heat(shade, mode, z=picture, hoverinfo="skip"))
     fig.add_trace(_targets(across + (columns - 1) / 2, down + (rows - 1) / 2, spread))
     layer, head = chosen
@@ -67,7 +68,7 @@ def overview(
     """One head over the whole text as a strip, the stretch in view framed; positions in characters."""
     edges = np.linspace(0, characters, len(profile) + 1)
     fig = figure("position (characters)", "", height=130, legend=False, uirevision="strip")
-    fig.update_layout(margin={"b": 44})
+    fig.update_layout(margin={"b": 56, "l": 12, "r": 12})
     fig.add_trace(
         _heat(
             shade,

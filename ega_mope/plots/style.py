@@ -78,8 +78,9 @@ def figure(
 ) -> go.Figure:
     """An empty figure with titled axes (write the unit into the title) and the shared layout.
 
-    The legend lies above the plot, where it costs no width on a phone. `uirevision` keeps zoom and
-    hidden traces when the data changes; pass another value to reset them.
+    The legend lies above the plot, where it costs no width on a phone. The margins hold the titles and most
+    tick labels: one that does not fit widens its margin, for which the browser draws the figure a second
+    time. `uirevision` keeps zoom and hidden traces when the data changes; pass another value to reset them.
     """
     axes = {
         name: {
@@ -95,7 +96,7 @@ def figure(
     return go.Figure(
         layout={
             "height": height,
-            "margin": {"l": 8, "r": 8, "t": 32 if legend else 12, "b": 8},
+            "margin": {"l": 72, "r": 8, "t": 32 if legend else 12, "b": 64},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "showlegend": legend,
