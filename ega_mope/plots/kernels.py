@@ -87,7 +87,6 @@ def gram_matrix(values: Float[np.ndarray, "time time"], *, dark: bool) -> go.Fig
     """MoPE(b)·MoPE(b′): zero in the page's colour, positive in vermillion, negative in blue."""
     largest = float(np.abs(values).max()) or 1.0
     fig = style.figure("b′ (tokens)", "b (tokens)", height=460, legend=False, uirevision="gram")
-    fig.update_layout(margin={"l": 78, "b": 72, "r": 66})
     fig.add_heatmap(
         z=values,
         zmin=-largest,
@@ -114,7 +113,7 @@ def pair_grid(
     """
     shown = min(SHOWN_TOKENS, len(tokens))
     fig = style.figure("key", "query", height=520, legend=False, uirevision="grid")
-    fig.update_layout(margin={"b": 76, "r": 88})
+    fig.update_layout(margin={"b": 76, "r": 88})  # the colour bar reaches so far
     seen = np.tri(shown, dtype=bool)
     decades = np.where(seen, np.log10(np.maximum(weight[:shown, :shown], 10.0**LEAST_DECADE)), np.nan)
     ticks = list(range(LEAST_DECADE, 1))
