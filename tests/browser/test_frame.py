@@ -66,3 +66,20 @@ def test_all_that_is_written_in_a_figure_has_the_colour_of_the_pages_text(name, 
     expect(charts.locator(f"{kind} text").first).to_be_visible()
 
     assert charts.evaluate_all(FAINT) == []
+
+
+def test_a_figures_table_opens_follows_the_figure_and_can_be_taken_home(app, page, visit):
+    visit(page, app)
+    gate = page.locator(".st-key-gate-behind")
+    gate.get_by_text("Table", exact=True).click()
+    expect(gate.get_by_test_id("stDataFrame")).to_be_visible()
+
+    page.get_by_role("slider", name=re.compile("threshold")).press("ArrowRight")
+    page.wait_for_url(re.compile(r"threshold=0\.1"))
+    expect(page.get_by_role("figure", name=re.compile("around z = 0.1"))).to_be_visible()
+    with page.expect_download() as taken:
+        gate.locator(".st-key-gate-table-csv").get_by_role("button").click()
+
+    rows = [line.split(",") for line in Path(taken.value.path()).read_text().splitlines()]
+    at = {round(float(z), 6): float(gate) for z, gate in rows[1:]}
+    assert at[0.1] == pytest.approx(0.5)
