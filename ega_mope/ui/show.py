@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
-import plotly.graph_objects as go
 import streamlit as st
+
+from ega_mope.plots.drawn import Drawn, Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,19 +19,7 @@ SelectionMode = Literal["points", "box", "lasso"]
 Inputs = ParamSpec("Inputs")
 
 
-class Drawn(go.Figure):
-    """A figure as it is sent, which nothing changes any more: to be shown and not to be built upon."""
-
-    def __init__(self, fig: go.Figure) -> None:
-        # Not a figure's own beginning, which would check once more what is finished.
-        self._sent = fig.to_dict()
-
-    def to_dict(self) -> dict[str, Any]:
-        """What the browser gets: shared by all who look, so read it only."""
-        return self._sent
-
-
-def drawn(make: Callable[Inputs, go.Figure], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Drawn:
+def drawn(make: Callable[Inputs, Figure], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Drawn:
     """`make(*args, **kwargs)` to show with `figure`, made once for all visits and clicks with the same inputs.
 
     A page runs from top to bottom at every click, and plotly takes up to 30 ms to build a figure. The
@@ -40,7 +29,7 @@ def drawn(make: Callable[Inputs, go.Figure], *args: Inputs.args, **kwargs: Input
 
 
 @st.cache_resource(max_entries=128, show_spinner=False)
-def _drawn(inputs: bytes, _make: Callable[[], go.Figure]) -> Drawn:
+def _drawn(inputs: bytes, _make: Callable[[], Figure]) -> Drawn:
     return Drawn(_make())
 
 
