@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks import step_parts
 from benchmarks.measuring import machine
 from benchmarks.rivals import LIBRARIES, RIVALS
 from ega_mope.config import ExperimentConfig, ModelConfig, TrainConfig, preset
@@ -189,6 +190,14 @@ def memory_rows() -> list[dict[str, Any]]:
     ]
 
 
+def part_rows() -> list[dict[str, Any]]:
+    """Where an update of the baseline and of EGA goes."""
+    cells = {cell: configuration(cell, 0.0) for cell in (BASELINE, "EGA causal")}
+    return step_parts.compare_parts(
+        {name: updater(build_model(cell.model, 0), cell.training) for name, cell in cells.items()}
+    )
+
+
 def targets(rows: list[dict[str, Any]], peaks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each target of the project beside what was measured."""
     speed = {(row["cell"], row["dropout"]): row["tokens_per_second"] for row in rows}
@@ -257,7 +266,7 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(
             f"| {line['what']} | {asked} | {line['got']:.3f} | {'met' if line['met'] else 'missed'} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", step_parts.markdown(result["parts"])])
 
 
 def main() -> None:
@@ -280,6 +289,7 @@ def main() -> None:
         "rounds": given.rounds,
         "rows": rows,
         "memory": peaks,
+        "parts": part_rows(),
         "targets": targets(rows, peaks),
     }
     print(markdown(result))
