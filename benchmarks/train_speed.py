@@ -34,6 +34,8 @@ from ega_mope.model import build_model
 from ega_mope.training import batch_loss, make_optimizer, random_batch
 
 OUT = Path(__file__).parent / "train_speed.json"
+ELSEWHERE = Path(__file__).parent / "elsewhere"
+"""What other machines measured with the same training code, written there with --out."""
 BASELINE = "baseline"
 CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     BASELINE: ({"name": "dot"}, {"name": "learned"}),
@@ -267,6 +269,22 @@ def markdown(result: dict[str, Any]) -> str:
             f"| {line['what']} | {asked} | {line['got']:.3f} | {'met' if line['met'] else 'missed'} |"
         )
     return "\n".join([*lines, "", step_parts.markdown(result["parts"])])
+
+
+def markdown_elsewhere() -> str:
+    """The targets as other machines met them, as the README shows them."""
+    lines: list[str] = []
+    for path in sorted(ELSEWHERE.glob("*.json")):
+        result = json.loads(path.read_text())
+        on = result["machine"]
+        met = [
+            f"{line['what']} {line['got']:.3f} ({'met' if line['met'] else 'missed'})"
+            for line in result["targets"]
+        ]
+        lines.append(
+            f"The same targets on {on['cores']} cores of {on['cpu']}, measured {result['measured']}: {'; '.join(met)}."
+        )
+    return "\n\n".join(lines)
 
 
 def main() -> None:

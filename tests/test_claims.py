@@ -321,6 +321,16 @@ def test_speed_comes_from_the_benchmark(tmp_path: Path, interval: list[float] | 
     assert outcome.verdict == verdict
     assert outcome.estimate == 0.97 and "a machine" in outcome.reason
     assert judged([], "no-compute", tmp_path / "nothing.json").verdict == "undecided"
+    rows[-1] |= {"ratio_to_baseline": 0.5, "ratio_interval": [0.4, 0.6]}
+    (tmp_path / "elsewhere").mkdir()
+    other = {"rows": rows, "machine": {"name": "another machine"}}
+    (tmp_path / "elsewhere" / "another.json").write_text(json.dumps(other))
+    both = judged([], "no-compute", path)
+    assert both.verdict == "fails" and both.estimate == 0.5 and "another machine" in both.reason
+    assert [part.name.partition("(")[2] for part in both.parts] == [
+        "name a machine)",
+        "name another machine)",
+    ]
     path.write_text("{}")
     with pytest.raises(ValueError, match="expected rows with cell"):
         judged([], "no-compute", path)

@@ -69,7 +69,9 @@ def test_the_speeds_are_those_of_the_committed_benchmarks() -> None:
         json.loads((ROOT / "benchmarks" / name).read_text())
         for name in ("train_speed.json", "app_speed.json")
     )
-    shown = f"{train_speed.markdown(training)}\n\n{measuring.markdown(app)}"
+    shown = "\n\n".join(
+        (train_speed.markdown(training), train_speed.markdown_elsewhere(), measuring.markdown(app))
+    )
     assert table("speed") == shown, "paste what `make bench` printed, or run it again"
 
 
