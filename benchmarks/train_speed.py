@@ -27,6 +27,7 @@ from torch import nn
 from benchmarks import step_parts
 from benchmarks.measuring import machine
 from benchmarks.rivals import LIBRARIES, RIVALS
+from ega_mope.analysis.claims.cost import speeds_elsewhere
 from ega_mope.config import ExperimentConfig, ModelConfig, TrainConfig, preset
 from ega_mope.experiments import compose
 from ega_mope.memory import forget_peak, peak_memory
@@ -34,8 +35,6 @@ from ega_mope.model import build_model
 from ega_mope.training import batch_loss, make_optimizer, random_batch
 
 OUT = Path(__file__).parent / "train_speed.json"
-ELSEWHERE = Path(__file__).parent / "elsewhere"
-"""What other machines measured with the same training code, written there with --out."""
 BASELINE = "baseline"
 CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     BASELINE: ({"name": "dot"}, {"name": "learned"}),
@@ -272,9 +271,9 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def markdown_elsewhere() -> str:
-    """The targets as other machines met them, as the README shows them."""
+    """The targets as other machines met them with the same code, as the README shows them; --out wrote them there."""
     lines: list[str] = []
-    for path in sorted(ELSEWHERE.glob("*.json")):
+    for path in speeds_elsewhere(OUT):
         result = json.loads(path.read_text())
         on = result["machine"]
         met = [

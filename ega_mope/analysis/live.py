@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ega_mope.analysis.losses import curve
-from ega_mope.runs import Run
+from ega_mope.runs import Run, peak_memory_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def live(run: Run, others: Iterable[Run]) -> Live:
         steps=steps,
         tokens_per_second=speed,
         eta_seconds=(steps - step) * per_step / speed if speed and per_step else None,
-        peak_memory_bytes=run.peak_memory_bytes(),
+        peak_memory_bytes=peak_memory_of(records),
         losses=_losses(run),
         ghost=_validation(ghost),
         ghost_run=ghost,

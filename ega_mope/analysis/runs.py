@@ -16,6 +16,11 @@ def future_mark(sees_future: bool | None) -> str:
     return {True: "⚠ sees the future", False: "", None: "not known whether it sees the future"}[sees_future]
 
 
+def peak_memory_words(peak_bytes: int | None) -> str:
+    """How much memory training took, to stand behind what is said of a run; nothing where it is not known."""
+    return "" if peak_bytes is None else f", {peak_bytes / 1e6:,.0f} MB of memory at its peak"
+
+
 def any_sees_future(runs: Iterable[Run]) -> bool | None:
     """True where one of the runs sees the future, None where none is known to but of some it is not known."""
     found = {run.sees_future for run in runs}

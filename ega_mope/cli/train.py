@@ -157,11 +157,11 @@ class _Progress:
 
 
 def _report(path: Path, ended: str, as_json: bool) -> None:
-    from ega_mope.analysis.runs import future_mark
+    from ega_mope.analysis.runs import future_mark, peak_memory_words
     from ega_mope.runs import Run
 
     run = Run(path)
-    best, final = run.best(), run.final()
+    best, final, peak = run.best(), run.final(), run.peak_memory_bytes()
     if as_json:
         print_json(
             {
@@ -170,15 +170,13 @@ def _report(path: Path, ended: str, as_json: bool) -> None:
                 "status": ended,
                 "best_loss_nats": best and best.loss_nats,
                 "final_loss_nats": final and final.loss_nats,
-                "peak_memory_bytes": run.peak_memory_bytes(),
+                "peak_memory_bytes": peak,
                 "sees_future": run.sees_future,
             }
         )
         return
     mark = f" ({future_mark(run.sees_future)})" if future_mark(run.sees_future) else ""
     loss = f", best validation loss {best.loss_nats:.4f} nats at step {best.step}" if best else ""
-    peak = run.peak_memory_bytes()
-    memory = "" if peak is None else f", {peak / 1e6:,.0f} MB of memory at its peak"
-    click.echo(f"{ended}: {run.path}{loss}{mark}{memory}")
+    click.echo(f"{ended}: {run.path}{loss}{mark}{peak_memory_words(peak)}")
     if ended == "stopped":
         note(f"go on with: ega-mope train --resume --runs {run.path.parent} --name {run.name}")

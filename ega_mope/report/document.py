@@ -185,17 +185,17 @@ def _runs(runs: Sequence[Run]) -> Section:
 
 
 def _audits(runs: Sequence[Run]) -> Section:
-    found = compare.configurations(run for run in runs if run.audit is not None)
+    audits = {run.path: audit for run in runs if (audit := run.audit) is not None}
+    found = compare.configurations(run for run in runs if run.path in audits)
     names = compare.labels(found)
     rows = []
     for one in found:
-        audits = [run.audit or {} for run in one.runs]
-        verdicts = Counter(str(audit.get("verdict")) for audit in audits)
-        measured = {
-            key: [audit[key] for audit in audits if audit.get(key) is not None]
+        own = [audits[run.path] for run in one.runs]
+        verdicts = Counter(str(audit.get("verdict")) for audit in own)
+        moved, *losses = (
+            [audit[key] for audit in own if audit.get(key) is not None]
             for key in ("max_logit_change", *(f"{key}_nats" for key in LOSSES))
-        }
-        moved, *losses = measured.values()
+        )
         rows.append((names[one.key], ", ".join(f"{verdict} × {n}" for verdict, n in verdicts.items()),
                      f"{max(moved):.2g}" if moved else NOTHING,
                      *(f"{mean(loss):.3f}" if loss else NOTHING for loss in losses)))  # fmt: skip

@@ -15,6 +15,7 @@ from ega_mope.runs.reading import (
     config_from_document,
     list_runs,
     open_run,
+    peak_memory_of,
 )
 from ega_mope.runs.writing import (
     RunWriter,
@@ -44,6 +45,7 @@ __all__ = [
     "list_runs",
     "numbered_names",
     "open_run",
+    "peak_memory_of",
     "request_stop",
     "runs_folder",
     "shipped_folder",

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,8 +157,7 @@ class Run:
 
     def peak_memory_bytes(self) -> int | None:
         """The most memory that training held at any evaluation; None where none recorded it."""
-        found = [record["peak_memory_bytes"] for record in self.records() if record.get("peak_memory_bytes")]
-        return max(found, default=None)
+        return peak_memory_of(self.records())
 
     def learned(self) -> list[Plain]:
         """learned.jsonl in step order, the last record of each step: {"step": …, "values": {name: …}}."""
@@ -268,6 +267,11 @@ class Run:
                 f"{self.name}: expected weights that fit its config.json, got {first_line}; train it again"
             ) from error
         return model.to(choose_device(device), dtype or None).eval().requires_grad_(False)
+
+
+def peak_memory_of(records: Iterable[Mapping[str, Any]]) -> int | None:
+    """The most bytes among the records of a metrics.jsonl; None where none holds any."""
+    return max((peak for record in records if (peak := record.get("peak_memory_bytes"))), default=None)
 
 
 def comparable_settings(config: ExperimentConfig | ImportedConfig, corpus: Mapping[str, Any]) -> Plain:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from ega_mope import jobs
 from ega_mope.analysis.live import Live, live
-from ega_mope.analysis.runs import FUTURE_WORDS, marked_name
+from ega_mope.analysis.runs import FUTURE_WORDS, marked_name, peak_memory_words
 from ega_mope.plots.live import gates_figure, loss_figure, scales_figure
 from ega_mope.runs import BrokenRun, Run, list_runs, runs_folder
 from ega_mope.ui.catalogue import all_runs
@@ -134,7 +134,8 @@ def _delete(run: Run) -> None:
 def _show(run: Run, state: str, now: Live) -> None:
     st.progress(
         min(1.0, now.step / now.steps),
-        text=f"{state}: step {now.step:,} of {now.steps:,}{_pace(state, now)}{_memory(now)}",
+        text=f"{state}: step {now.step:,} of {now.steps:,}{_pace(state, now)}"
+        + peak_memory_words(now.peak_memory_bytes),
     )
     st.markdown(sees_future_badge(run))
     ghost = now.ghost_run
@@ -195,11 +196,6 @@ def _pace(state: str, now: Live) -> str:
         return ""
     left = "" if now.eta_seconds is None else f", about {_duration(now.eta_seconds)} left"
     return f", {now.tokens_per_second:,.0f} tokens/s{left}"
-
-
-def _memory(now: Live) -> str:
-    peak = now.peak_memory_bytes
-    return "" if peak is None else f", {peak / 1e6:,.0f} MB of memory at its peak"
 
 
 def _duration(seconds: float) -> str:

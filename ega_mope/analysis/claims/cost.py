@@ -16,8 +16,6 @@ from ega_mope.model import build_model
 GROUP = "Cost"
 MOST_OVERHEAD = 0.3
 """Per cent of the baseline's parameters: the paper's bound for EGA."""
-ELSEWHERE = "elsewhere"
-"""Folder beside the measured training speeds that holds those of other machines."""
 SLOWEST = 0.97
 """A training speed that is surely above this share of the baseline's counts as no measurable cost."""
 
@@ -70,9 +68,7 @@ def judge_speed(evidence: Evidence) -> Outcome:
             reason="no measured training speeds yet (benchmarks/train_speed.json)",
         )
     found = [
-        (part, machine)
-        for file in (path, *sorted((path.parent / ELSEWHERE).glob("*.json")))
-        for part, machine in _read_speeds(file)
+        (part, machine) for file in (path, *speeds_elsewhere(path)) for part, machine in _read_speeds(file)
     ]
     if not found:
         return Outcome(
@@ -102,6 +98,11 @@ def judge_speed(evidence: Evidence) -> Outcome:
             for part, machine in found
         ),
     )
+
+
+def speeds_elsewhere(path: Path) -> list[Path]:
+    """Training speeds that other machines measured, in the folder `elsewhere` beside a file of measured speeds."""
+    return sorted((path.parent / "elsewhere").glob("*.json"))
 
 
 def _read_speeds(path: Path) -> list[tuple[Part, str]]:
