@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from plotly.io import to_json
@@ -13,7 +15,9 @@ from simulated_runs import write_cells
 from streamlit.testing.v1 import AppTest
 
 from ega_mope import runs as run_folders
-from ega_mope.plots.scales import bic_curve
+from ega_mope.plots.drawn import Drawn
+from ega_mope.plots.scales import bic_curve, log_ticks
+from ega_mope.plots.style import figure
 from ega_mope.ui import drawn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -260,8 +264,39 @@ def test_a_figure_is_drawn_once_for_its_inputs_and_anew_for_any_other():
         (table, 2, None, "#0072B2"),
         (table, 2, 1, "#D55E00"),
     ):
-        sent = to_json(drawn(bic_curve, *inputs).to_dict(), validate=False)
-        assert sent == to_json(bic_curve(*inputs).to_dict(), validate=False)
+        sent, made = drawn(bic_curve, *inputs).to_dict(), bic_curve(*inputs)
+        assert [
+            (trace["name"], trace["x"], trace["y"], trace["line"])
+            for trace in sent["data"]
+            if "line" in trace
+        ] == [
+            (trace.name, list(trace.x), list(trace.y), trace.line.to_plotly_json())
+            for trace in made.data
+            if trace.line.color
+        ]
+
+
+def test_what_is_sent_of_a_figure_is_found_the_same_when_the_page_shows_its_copy():
+    """A template, a row of packed numbers or data without a mark is another one to plotly in every copy."""
+    fig = figure("x", "y")
+    fig.add_scatter(x=np.arange(3), y=np.array([0.5, np.nan, np.inf]), customdata=np.eye(3))
+    fig.add_heatmap(z=np.eye(2))
+
+    sent = json.loads(to_json(Drawn(fig).to_dict(), validate=False))
+
+    line, squares = sent["data"]
+    assert (line["x"], line["y"]) == ([0, 1, 2], [0.5, None, None])
+    assert squares["z"]["shape"] == "2, 2" and line["customdata"]["shape"] == "3, 3"
+    assert "template" not in sent["layout"] and sent["layout"]["datarevision"] == 1
+    assert fig.layout.template is not None
+
+
+def test_ticks_of_a_logarithmic_axis_do_not_touch():
+    few, many, most = log_ticks([0.02, 5.0]), log_ticks([1e-8, 0.0, 0.9, np.nan]), log_ticks([1e-40, 1.0])
+    assert {0.05, 0.1, 0.2, 1, 2} <= set(few["tickvals"])
+    assert many["tickvals"] == pytest.approx([10.0**power for power in range(0, -9, -1)])
+    assert len(most["tickvals"]) <= 13 and min(most["tickvals"]) < 1e-35
+    assert log_ticks([]) == few
 
 
 def test_the_app_command_refuses_where_there_is_no_app(monkeypatch, tmp_path, capsys):

@@ -47,6 +47,7 @@ def correlation_grid(table: pd.DataFrame, *, chosen: tuple[int, int], mode: Mode
         colorbar={
             "orientation": "h",
             "thickness": 8,
+            "outlinewidth": 0,
             "len": 0.6,
             "y": 1.0,
             "yanchor": "bottom",
@@ -56,14 +57,11 @@ def correlation_grid(table: pd.DataFrame, *, chosen: tuple[int, int], mode: Mode
         xgap=1,
         ygap=1,
     )
-    hidden = {"marker": {"opacity": 0.0}}
     fig.add_scatter(
         x=column,
         y=place,
         mode="markers",
         marker={"opacity": 0.0, "symbol": "square", "size": 18, "color": style.GREY},
-        selected=hidden,
-        unselected=hidden,
         customdata=[[layer - 1, head - 1] for layer, head in zip(table["layer"], table["head"], strict=True)],
         text=[_hover(row) for row in _rows(table)],
         hovertemplate="%{text}<extra></extra>",

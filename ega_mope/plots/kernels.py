@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 
 from ega_mope.plots import style
-from ega_mope.plots.scales import LOG_TICKS
+from ega_mope.plots.scales import log_ticks
 
 PAIR_COLOURS = [style.OKABE_ITO[name] for name in ("blue", "vermillion", "green", "purple")]
 CHOSEN, LIMIT = style.OKABE_ITO["orange"], style.OKABE_ITO["sky"]
@@ -92,7 +92,7 @@ def gram_matrix(values: Float[np.ndarray, "time time"], *, dark: bool) -> go.Fig
         zmin=-largest,
         zmax=largest,
         colorscale=_diverging(dark),
-        colorbar={"thickness": 12, "title": {"text": ""}},
+        colorbar={"thickness": 12, "outlinewidth": 0, "title": {"text": ""}},
         hovertemplate="b %{y}, b′ %{x}<br>product %{z:.3f}<extra></extra>",
     )
     fig.update_yaxes(autorange="reversed")
@@ -122,18 +122,20 @@ def pair_grid(
         zmin=LEAST_DECADE,
         zmax=0,
         colorscale=style.SEQUENTIAL,
-        colorbar={"thickness": 12, "tickvals": ticks, "ticktext": [f"{10.0**tick:g}" for tick in ticks]},
+        colorbar={
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": ticks,
+            "ticktext": [f"{10.0**tick:g}" for tick in ticks],
+        },
         hoverinfo="skip",
     )
     query, key = np.tril_indices(shown)
-    hidden = {"marker": {"opacity": 0.0}}
     fig.add_scatter(
         x=key,
         y=query,
         mode="markers",
         marker={"opacity": 0.0, "symbol": "square", "size": 9, "color": style.GREY},
-        selected=hidden,
-        unselected=hidden,
         customdata=np.stack([query, key], axis=1).tolist(),
         text=[
             f"query {i} {glyph(tokens[i])}<br>key {j} {glyph(tokens[j])}<br>weight {weight[i, j]:.4f}"
@@ -146,8 +148,9 @@ def pair_grid(
         frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
         fig.add_shape(type="rect", **frame, line={"color": style.OKABE_ITO["vermillion"], "width": 3})
     places = {"tickvals": list(range(shown)), "ticktext": [glyph(token) for token in tokens[:shown]]}
-    fig.update_xaxes(**places, tickangle=0, tickfont={"size": 9}, showgrid=False)
-    fig.update_yaxes(**places, tickfont={"size": 9}, showgrid=False, autorange="reversed")
+    ends = [-0.5, shown - 0.5]
+    fig.update_xaxes(**places, range=ends, tickangle=0, tickfont={"size": 9})
+    fig.update_yaxes(**places, range=ends[::-1], tickfont={"size": 9}, showgrid=False)
     return fig
 
 
@@ -211,7 +214,7 @@ def by_distance(table: pd.DataFrame, column: str, y_title: str, reference: str |
             hovertemplate=f"head {head}, distance %{{x}}<br>%{{y:.4g}}, mean of %{{customdata:,}} queries<extra></extra>",
         )
     if reference:
-        fig.update_yaxes(**LOG_TICKS)
+        fig.update_yaxes(**log_ticks([*table[column], *table[reference]]))
         first = table[table["head"] == table["head"].iloc[0]]
         fig.add_scatter(
             x=first["distance"],

@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ega_mope.plots import style
-from ega_mope.plots.scales import LOG_TICKS
+from ega_mope.plots.scales import log_ticks
 
 
 def lag_shares(table: pd.DataFrame) -> go.Figure:
@@ -48,5 +48,5 @@ def lag_shares(table: pd.DataFrame) -> go.Figure:
         hovertemplate="dot-product attention: 1 at lag 0, nothing elsewhere<extra></extra>",
     )
     fig.update_xaxes(dtick=1)
-    fig.update_yaxes(**LOG_TICKS)
+    fig.update_yaxes(**log_ticks([*table["share"], *table["start"]]))
     return fig

@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ega_mope.plots import style
-from ega_mope.plots.scales import LOG_TICKS
+from ega_mope.plots.scales import log_ticks
 
 TEXT, SHUFFLED, KERNEL = style.OKABE_ITO["blue"], style.OKABE_ITO["orange"], style.OKABE_ITO["vermillion"]
 ROW_PIXELS = 22
@@ -88,5 +88,5 @@ def one_head(table: pd.DataFrame, column: str, y_title: str) -> go.Figure:
             hovertemplate=f"{name}<br>distance %{{x}}: %{{y:.4g}}<extra></extra>",
         )
     if shares:
-        fig.update_yaxes(**LOG_TICKS)
+        fig.update_yaxes(**log_ticks(value for _, values, _, _ in lines for value in table[values]))
     return fig

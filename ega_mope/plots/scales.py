@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,18 @@ def plane(
 TICK_VALUES = [digit * 10.0**power for power in range(-6, 5) for digit in (1, 2, 5)]
 LOG_TICKS = {"tickvals": TICK_VALUES, "ticktext": [f"{value:g}" for value in TICK_VALUES], "tickangle": 0}
 """Ticks 1, 2, 5 of a logarithmic axis in full: plotly writes a bare 2 or 5 between the decades."""
+MOST_DECADES = 4
+"""Beyond so many decades labels of 1, 2 and 5 touch."""
+
+
+def log_ticks(values: Iterable[float]) -> dict[str, Any]:
+    """LOG_TICKS for an axis that shows `values`; over many decades whole ones only, and not each, a dozen at most."""
+    logs = [math.log10(value) for value in values if value > 0 and math.isfinite(value)]
+    if not logs or max(logs) - min(logs) <= MOST_DECADES:
+        return LOG_TICKS
+    first, last = math.floor(min(logs)), math.ceil(max(logs))
+    ticks = [10.0**power for power in range(last, first - 1, -math.ceil((last - first) / 12))]
+    return {"tickvals": ticks, "ticktext": [f"{value:g}" for value in ticks], "tickangle": 0}
 
 
 def hover_text(pair: Any) -> str:
@@ -161,6 +173,7 @@ def _add_moves(fig: go.Figure, pairs: pd.DataFrame) -> None:
             "angleref": "previous",
             "size": [0, 9, 0] * len(pairs),
             "color": style.GREY,
+            "line": {"width": 0},  # points of several sizes would have a white one
         },
     )
     fig.add_scatter(

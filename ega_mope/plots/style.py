@@ -1,7 +1,7 @@
 """What all figures share: colours that tell runs apart, and a base that reads on light and dark pages.
 
-Backgrounds are transparent and text takes the page's colour. Colours are set on each trace: the
-page's theme overrides whatever is left open.
+Backgrounds are transparent and text takes the page's colour, by the page's style. Colours are set on each
+trace: what is left open is as plotly has it, on white.
 """
 
 from __future__ import annotations
@@ -84,11 +84,15 @@ def figure(
     """
     axes = {
         name: {
-            "title": {"text": title},
+            "title": {"text": title, "font": {"size": 14}, "standoff": 20},
+            "ticks": "",
             "type": "log" if log else "linear",
             "automargin": True,
+            "showgrid": name == "yaxis",
             "gridcolor": with_alpha(GREY, 0.25),
             "zeroline": False,
+            # A label at the edge widens its margin; to look for one that reaches beyond costs a measure of each.
+            "ticklabeloverflow": "allow",
         }
         for name, title, log in (("xaxis", x_title, x_log), ("yaxis", y_title, y_log))
     }
@@ -96,7 +100,9 @@ def figure(
     return go.Figure(
         layout={
             "height": height,
-            "margin": {"l": 72, "r": 8, "t": 32 if legend else 12, "b": 64},
+            "margin": {"l": 72, "r": 8, "t": 32 if legend else 12, "b": 64, "pad": 8},
+            "font": {"family": "Source Sans, sans-serif", "size": 12},  # the page's
+            "hoverlabel": {"bgcolor": "#1e262f", "bordercolor": GREY, "font": {"color": "#e6ebf0"}},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "showlegend": legend,

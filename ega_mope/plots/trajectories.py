@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ega_mope.plots import style
-from ega_mope.plots.scales import LOG_TICKS, OMEGA, SIGMA
+from ega_mope.plots.scales import LOG_TICKS, OMEGA, SIGMA, log_ticks
 
 
 def ways(table: pd.DataFrame, quantity: str, clusters: Mapping[int, int]) -> go.Figure:
@@ -65,7 +65,7 @@ def moves_by_step(table: pd.DataFrame, colour: str) -> go.Figure:
                 customdata=100 * np.expm1(values),
                 hovertemplate=f"{name}, step %{{x}}<br>%{{y:.3g}} log units (%{{customdata:.3g}} %)<extra></extra>",
             )  # fmt: skip
-    fig.update_yaxes(**LOG_TICKS)
+    fig.update_yaxes(**log_ticks(table[["median", "largest", "most"]].to_numpy().ravel()))
     return fig
 
 

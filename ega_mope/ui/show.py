@@ -34,7 +34,7 @@ def _drawn(inputs: bytes, _make: Callable[[], Figure]) -> Drawn:
 
 
 def figure(
-    fig: Any,
+    fig: Figure,
     *,
     key: str,
     alt: str,
@@ -48,9 +48,11 @@ def figure(
     `alt` is read out in place of the picture. With `on_select` ("rerun" or a callback) the answer is
     the selection: `answer.selection.points` with each point's `customdata`.
     """
+    sent = fig if isinstance(fig, Drawn) else Drawn(fig)
     answer = st.plotly_chart(
-        fig,
+        sent.clickable() if on_select else sent,
         width="stretch",
+        theme=None,  # a theme would have the browser draw every figure twice
         key=key,
         alt=alt,
         on_select=on_select or "ignore",
