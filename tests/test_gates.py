@@ -89,6 +89,16 @@ def test_only_a_sequence_gate_depends_on_what_comes_later_and_it_says_so():
     assert notice is not None and "later ones included" in notice
 
 
+@pytest.mark.parametrize("norm", ["causal", "sequence", "visible"])
+def test_the_beginning_of_a_text_has_the_gates_it_has_in_the_whole(norm):
+    """What the page shows of a long text before all of it is read: the first half of a beginning."""
+    model, text = model_of(norm=norm), letters(200)
+    beginning, whole = (
+        gates(model, part, tokenizer=LETTERS, weight_change=False) for part in (text[:40], text)
+    )
+    assert (beginning.gate[..., :20] == whole.gate[..., :20]).all()
+
+
 def test_gates_alone_are_the_same_gates_and_have_no_weight_change():
     model, text = model_of(), letters(40)
     whole, alone = (gates(model, text, tokenizer=LETTERS, weight_change=flag) for flag in (True, False))

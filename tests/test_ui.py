@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from plotly.io import to_json
 from simulated_runs import write_cells
 from streamlit.testing.v1 import AppTest
 
@@ -253,6 +251,38 @@ def test_long_work_is_done_once_for_its_inputs_and_not_again_when_cancelled():
     assert at.text[0].value == "the answer" and at.session_state["made"] == 2
 
 
+BEGINNING = """
+import streamlit as st
+from ega_mope.ui.long_work import kept_work
+
+def work(report):
+    st.session_state["made"] += st.session_state["inputs"]
+    return "the answer"
+
+def begin():
+    st.session_state["begun"] += st.session_state["inputs"]
+    st.text("its beginning")
+
+for name in ("made", "begun"):
+    st.session_state.setdefault(name, "")
+inputs = st.session_state.setdefault("inputs", "a")
+st.text(kept_work("part", inputs, work, kept=2, meanwhile=begin))
+"""
+
+
+def test_long_work_shows_its_beginning_meanwhile_and_keeps_as_many_answers_as_told():
+    at = AppTest.from_string(BEGINNING, default_timeout=180).run()
+    assert [text.value for text in at.text] == ["the answer"]  # the beginning went with the bar
+    for inputs in "abaca":
+        at.session_state["inputs"] = inputs
+        at.run()
+    assert at.session_state["made"] == at.session_state["begun"] == "abc"
+
+    at.session_state["inputs"] = "b"  # a was asked for later
+    at.run()
+    assert at.session_state["made"] == "abcb"
+
+
 def test_a_figure_is_drawn_once_for_its_inputs_and_anew_for_any_other():
     table = pd.DataFrame({"clusters": [1, 2], "now": [-3.5, -7.25], "start": [-3.0, -2.0]})
     first = drawn(bic_curve, table, 2, 1, "#0072B2")
@@ -282,7 +312,7 @@ def test_what_is_sent_of_a_figure_is_found_the_same_when_the_page_shows_its_copy
     fig.add_scatter(x=np.arange(3), y=np.array([0.5, np.nan, np.inf]), customdata=np.eye(3))
     fig.add_heatmap(z=np.eye(2))
 
-    sent = json.loads(to_json(Drawn(fig).to_dict(), validate=False))
+    sent = Drawn(fig).to_dict()
 
     line, squares = sent["data"]
     assert (line["x"], line["y"]) == ([0, 1, 2], [0.5, None, None])

@@ -12,17 +12,20 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from ega_mope.analysis import gate_tables as tables
-from ega_mope.analysis.gates import GateReading, gates
+from ega_mope.analysis.gates import GateReading, Progress, gates
 from ega_mope.plots.shades import Mode
-from ega_mope.plots.text import html_document, views
+from ega_mope.plots.text import html_document, shaded_html, views
 from ega_mope.runs import Run
+from ega_mope.ui.long_work import kept_work
 from ega_mope.ui.models import load_model
 from ega_mope.ui.show import plain, table
 
 A_VIEW = 2_000
 """Characters on the screen at once, about."""
 QUICK = 20_000
-"""Characters; in a longer text the weight change is computed only where it is asked for."""
+"""Characters; a longer text has a bar while it is read, and its weight change only where it is asked for."""
+LONG_KEPT = 2
+"""Readings of long texts that stay: one of a million characters takes hundreds of megabytes."""
 WIDEST = "largest spread"
 
 Stamp = tuple[int, int] | None
@@ -39,14 +42,49 @@ def stamp(run: Run) -> Stamp:
 
 
 def read_gates(run: Run, text: str, *, weight_change: bool) -> GateReading:
-    """The gates of this text, kept as long as the run's weights stay as they are."""
-    return _read(str(run.path), stamp(run), text, weight_change, run)
+    """The gates of this text, kept as long as the run's weights stay as they are.
+
+    While a long text is read its beginning is shown, and the visitor may cancel.
+    """
+    inputs = (str(run.path), stamp(run), text, weight_change)
+    if len(text) <= QUICK:
+        return _read(*inputs, run)
+    return kept_work(
+        "gates",
+        inputs,
+        lambda report: _measure(
+            run,
+            text,
+            weight_change,
+            lambda done, total: report(done / total, f"{done:,} of {total:,} tokens read"),
+        ),
+        kept=LONG_KEPT,
+        meanwhile=lambda: _show_beginning(run, text),
+    )
 
 
 @st.cache_resource(max_entries=6, show_spinner="Reading the text …")
 def _read(path: str, stamp: Stamp, text: str, weight_change: bool, _run: Run) -> GateReading:
-    found = gates(load_model(_run), text, tokenizer=_run.tokenizer, weight_change=weight_change)
-    return dataclasses.replace(found, run=_run.name)
+    return _measure(_run, text, weight_change)
+
+
+def _measure(run: Run, text: str, weight_change: bool, progress: Progress | None = None) -> GateReading:
+    found = gates(
+        load_model(run), text, tokenizer=run.tokenizer, weight_change=weight_change, progress=progress
+    )
+    return dataclasses.replace(found, run=run.name)
+
+
+def _show_beginning(run: Run, text: str) -> None:
+    """The first view of a long text, of which as much again is read: so its gates are those of the whole text."""
+    reading = read_gates(run, text[: 2 * A_VIEW], weight_change=False)
+    (start, stop), *_ = _views(reading.characters)
+    layer, head = reading.widest()
+    st.html(shaded_html(reading, layer=layer, head=head, shade="gate", start=start, stop=stop))
+    st.caption(
+        f"The first {stop - start:,} of {len(text):,} characters, shaded by the gate of layer {layer + 1}, head "
+        f"{head + 1}, the one with the largest spread so far, while the rest is read."
+    )
 
 
 def pick_head(reading: GateReading, where: DeltaGenerator) -> tuple[int, int]:

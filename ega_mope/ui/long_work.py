@@ -18,8 +18,17 @@ KEPT = 12
 SMALLEST_MOVE = 0.02
 
 
-def kept_work(key: str, inputs: Hashable, work: Callable[[Report], Answer]) -> Answer:
+def kept_work(
+    key: str,
+    inputs: Hashable,
+    work: Callable[[Report], Answer],
+    *,
+    kept: int = KEPT,
+    meanwhile: Callable[[], None] | None = None,
+) -> Answer:
     """The answer of `work` to these `inputs`, which must be all that it depends on; else made now.
+
+    Of one key at most `kept` answers stay. `meanwhile` draws under the bar what can be seen already.
 
     While it is made, a bar and a Cancel button stand there. Streamlit ends a run of the page at the next
     report after a click, so work that reports often stops soon. Cancelled, the page ends with a button that
@@ -35,9 +44,12 @@ def kept_work(key: str, inputs: Hashable, work: Callable[[Report], Answer]) -> A
         st.info("Cancelled before it was done.", icon=":material/cancel:")
         st.button("Start again", key=f"{key}-again", on_click=_forget, args=(f"{key}-cancelled",))
         st.stop()
-    answer = _with_bar(key, inputs, work)
+    answer = _with_bar(key, inputs, work, meanwhile)
     with lock:
         answers[whole] = answer
+        alike = [other for other in answers if other[0] == key]
+        for oldest in alike[: max(0, len(alike) - kept)]:
+            del answers[oldest]
         while len(answers) > KEPT:
             answers.popitem(last=False)
     return answer
@@ -72,11 +84,19 @@ def on_request(
     )
 
 
-def _with_bar(key: str, inputs: Hashable, work: Callable[[Report], Answer]) -> Answer:
+def _with_bar(
+    key: str,
+    inputs: Hashable,
+    work: Callable[[Report], Answer],
+    meanwhile: Callable[[], None] | None,
+) -> Answer:
     place = st.empty()
-    with place.container(horizontal=True, vertical_alignment="center"):
-        bar = st.progress(0.0, "reading")
-        st.button("Cancel", key=f"{key}-cancel", on_click=_remember, args=(f"{key}-cancelled", inputs))
+    with place.container():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            bar = st.progress(0.0, "reading")
+            st.button("Cancel", key=f"{key}-cancel", on_click=_remember, args=(f"{key}-cancelled", inputs))
+        if meanwhile:
+            meanwhile()
     shown = 0.0
 
     def report(share: float, doing: str) -> None:
