@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-WARM_UP, UPDATES = 2, 9
+WARM_UP, UPDATES = 2, 5
 PARTS = {
     "matrix products": r"addmm|mm|matmul|linear",
     "torch's fused attention": r".*flash_attention_for_cpu.*",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TARGET_SECONDS = 0.5
-CLICKS, WARM_UP = 6, 2
+CLICKS, WARM_UP = 5, 1
 PAGE_CHANGES = "another page, by its link"
 QUIET_MS = [350, 3000]
 """A page whose script has ended and that has not changed for so long has come to rest; not counted in. The second

@@ -80,11 +80,11 @@ def _show_beginning(run: Run, text: str) -> None:
     reading = read_gates(run, text[: 2 * A_VIEW], weight_change=False)
     (start, stop), *_ = _views(reading.characters)
     layer, head = reading.widest()
-    st.html(shaded_html(reading, layer=layer, head=head, shade="gate", start=start, stop=stop))
     st.caption(
         f"The first {stop - start:,} of {len(text):,} characters, shaded by the gate of layer {layer + 1}, head "
         f"{head + 1}, the one with the largest spread so far, while the rest is read."
     )
+    st.html(shaded_html(reading, layer=layer, head=head, shade="gate", start=start, stop=stop))
 
 
 def pick_head(reading: GateReading, where: DeltaGenerator) -> tuple[int, int]:
