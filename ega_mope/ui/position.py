@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from ega_mope.analysis.position_norm import embedding_norm, morlet_norm
+from ega_mope.analysis.position_norm import PositionNorm, embedding_norm, morlet_norm
 from ega_mope.analysis.position_reach import (
     FIXED,
     PositionReach,
@@ -16,6 +16,8 @@ from ega_mope.analysis.position_reach import (
 )
 from ega_mope.analysis.runs import marked_name
 from ega_mope.analysis.scales import Scales, pairs_table
+from ega_mope.config import ModelConfig
+from ega_mope.plots.drawn import Figure
 from ega_mope.plots.position import what_is_left
 from ega_mope.plots.scales import norm_by_position
 from ega_mope.runs import Run
@@ -34,8 +36,8 @@ def show_norms(runs: list[Run], found: list[Scales]) -> None:
     weighted = [(name, run) for name, run in zip(names, runs, strict=True) if why_no_weights(run) is None]
     figure(
         drawn(
-            norm_by_position,
-            {name: norm.table() for name, norm in zip(names, norms, strict=True)},
+            _norm_by_position,
+            dict(zip(names, norms, strict=True)),
             {name: embedding_norm(load_model(run)) for name, run in weighted},
             {name: colours()[run.name] for name, run in zip(names, runs, strict=True)},
         ),
@@ -43,8 +45,16 @@ def show_norms(runs: list[Run], found: list[Scales]) -> None:
         alt=" ".join(said),
         how_to_read="The length of the vector that tells the model where a token stands. Far below the dotted line, the "
         "mean length of a token's embedding at the best weights, hardly any position is left.",
-        table=pd.concat([norm.table().assign(run=name) for name, norm in zip(names, norms, strict=True)]),
+        table=lambda: pd.concat(
+            [norm.table().assign(run=name) for name, norm in zip(names, norms, strict=True)]
+        ),
     )
+
+
+def _norm_by_position(
+    norms: dict[str, PositionNorm], embedding: dict[str, float], colours: dict[str, str]
+) -> Figure:
+    return norm_by_position({name: norm.table() for name, norm in norms.items()}, embedding, colours)
 
 
 def show_other_encodings(runs: list[Run]) -> None:
@@ -57,16 +67,20 @@ def show_other_encodings(runs: list[Run]) -> None:
         if other is not None:
             found[marked_name(other, run_id(other))] = _reaches(other)
     model = runs[0].config.model
-    found[""] = [one for name in FIXED for one in fixed_reaches(model, name)]
+    found[""] = _fixed_reaches(repr(model), model)
     figure(
-        drawn(what_is_left, {label: curves(ways) for label, ways in found.items()}),
+        drawn(_what_is_left, found),
         key="other-encodings",
         alt="What is left of each position encoding, by position or by lag, as a share of its largest",
         how_to_read="Solid: encodings added to the embeddings, by position. Dashed: those that act on scores, by lag; they say "
         "the same wherever the query stands. Dotted: 1 %, below which nothing is counted as carried. The table says what is "
         "measured of each.",
-        table=_table(found),
+        table=lambda: _table(found),
     )
+
+
+def _what_is_left(found: dict[str, list[PositionReach]]) -> Figure:
+    return what_is_left({label: curves(ways) for label, ways in found.items()})
 
 
 def _reaches(run: Run) -> list[PositionReach]:
@@ -76,6 +90,11 @@ def _reaches(run: Run) -> list[PositionReach]:
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _kept_reaches(path: str, stamp: int, _run: Run) -> list[PositionReach]:
     return run_reaches(_run)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _fixed_reaches(size: str, _model: ModelConfig) -> list[PositionReach]:
+    return [one for name in FIXED for one in fixed_reaches(_model, name)]
 
 
 def _table(found: dict[str, list[PositionReach]]) -> pd.DataFrame:

@@ -39,13 +39,14 @@ def figure(
     key: str,
     alt: str,
     how_to_read: str,
-    table: pd.DataFrame | None = None,
+    table: pd.DataFrame | Callable[[], pd.DataFrame] | None = None,
     on_select: Literal["rerun"] | Callable[..., None] | None = None,
     selection_mode: SelectionMode | Iterable[SelectionMode] = "points",
 ) -> Any:
     """Draw a plotly figure, the sentence that says how to read it, and the table behind it.
 
-    `alt` is read out in place of the picture. With `on_select` ("rerun" or a callback) the answer is
+    `alt` is read out in place of the picture. A table that takes work to make comes as a function, which is
+    called when it is opened. With `on_select` ("rerun" or a callback) the answer is
     the selection: `answer.selection.points` with each point's `customdata`.
     """
     sent = fig if isinstance(fig, Drawn) else Drawn(fig)
@@ -66,12 +67,12 @@ def figure(
 
 
 @st.fragment
-def _table_behind(frame: pd.DataFrame, key: str) -> None:
-    """A figure's table, made when it is opened: a closed one would still cost every click on the page."""
+def _table_behind(frame: pd.DataFrame | Callable[[], pd.DataFrame], key: str) -> None:
+    """A figure's table, shown when it is opened: a closed one would still cost every click on the page."""
     below = st.expander("Table", icon=":material/table:", key=f"{key}-behind", on_change="rerun")
     if below.open:
         with below:
-            _table_and_downloads(frame, key=f"{key}-table", name=key)
+            _table_and_downloads(frame() if callable(frame) else frame, key=f"{key}-table", name=key)
 
 
 def table(frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None) -> None:

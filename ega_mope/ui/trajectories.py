@@ -5,11 +5,16 @@ from __future__ import annotations
 import streamlit as st
 
 from ega_mope.analysis.scales import Scales
-from ega_mope.analysis.trajectories import trajectories
+from ega_mope.analysis.trajectories import Trajectories, trajectories
+from ega_mope.plots.drawn import Figure
 from ega_mope.plots.trajectories import moves_by_step, ways
 from ega_mope.runs import Run
 from ega_mope.ui.catalogue import run_id
 from ega_mope.ui.show import drawn, figure, plain
+
+
+def _ways(made: Trajectories, clusters: dict[int, int]) -> Figure:
+    return ways(made.table(), "sigma", clusters)
 
 
 def show_training(run: Run, found: Scales, colour: str) -> None:
@@ -30,9 +35,9 @@ def show_training(run: Run, found: Scales, colour: str) -> None:
         table=by_step,
     )
     figure(
-        drawn(ways, made.table(), "sigma", dict(enumerate(found.clusters.labels))),
+        drawn(_ways, made, dict(enumerate(found.clusters.labels))),
         key=f"ways-{run_id(run)}",
         alt=f"σ of all {len(found.pairs)} pairs of {run.name} by training step",
         how_to_read="Each line is a pair, in the colour of its cluster on the plane.",
-        table=made.table(),
+        table=made.table,
     )
