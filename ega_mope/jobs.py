@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,11 @@ COMMAND = (sys.executable, "-m", "ega_mope")
 POLL_SECONDS = 0.3
 SAMPLE_TOKENS = 160
 """Length of the sample text that a queued training writes at each evaluation."""
+
+_starting = threading.Lock()
+_started: dict[Path, subprocess.Popen[bytes]] = {}
+"""The worker that this process started last in each folder. It takes seconds to get to its lock, on a busy machine
+many, and a page asks every second: one that is on its way is waited for."""
 
 
 def limit() -> int:
@@ -167,7 +173,16 @@ def ensure_worker(runs: Path) -> None:
     except filelock.Timeout:
         return
     lock.release()
-    _detached(["work", "--runs", str(runs)], runs / ".worker.log")
+    with _starting:
+        last = _started.get(runs)
+        if last is None or last.poll() is not None or _has_begun(runs, last.pid):
+            _started[runs] = _detached(["work", "--runs", str(runs)], runs / ".worker.log")
+
+
+def _has_begun(runs: Path, pid: int) -> bool:
+    """Whether the worker with that process id has had the lock; it may have let go of it again, to end."""
+    path = runs / ".worker.pid"
+    return path.exists() and path.read_text() == str(pid)
 
 
 def work(runs: Path) -> None:
@@ -179,6 +194,7 @@ def work(runs: Path) -> None:
         return
     trainers: dict[str, subprocess.Popen[bytes]] = {}
     try:
+        write_atomically(runs / ".worker.pid", str(os.getpid()).encode())
         while True:
             _look_after(runs, trainers)
             with _queue(runs) as names:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +120,63 @@ def test_a_worker_trains_what_waits_and_says_why_one_failed(
     assert state(lost) == "failed"
     assert "expected its text" in (Run(lost).status.error or "")
     assert jobs.queued(tmp_path) == []
+
+
+SLOW_WORKER = """
+import os, sys, time
+from pathlib import Path
+folder = Path(sys.argv[-1])
+while not (folder / "go").exists():
+    time.sleep(0.05)
+(folder / ".worker.pid").write_text(str(os.getpid()))
+(folder / "began").touch()
+time.sleep(60)
+"""
+
+
+def test_a_worker_on_its_way_is_waited_for_and_another_started_when_it_ends_or_has_let_go(
+    small_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page asks every second: on a busy machine, where a worker starts slowly, each would slow the others."""
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "ensure_worker", lambda runs: None)
+        jobs.enqueue(experiment(small_text), tmp_path)
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", SLOW_WORKER))
+    workers: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
+        workers.append(popen(*given, **more))
+        return workers[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    try:
+        for _ in range(5):
+            jobs.ensure_worker(tmp_path)
+        assert len(workers) == 1
+
+        workers[0].kill()
+        workers[0].wait()
+        for _ in range(5):
+            jobs.ensure_worker(tmp_path)
+        assert len(workers) == 2
+
+        # It had the lock and let go of it, since nothing waited: what was added since needs another one.
+        (tmp_path / "go").touch()
+        until((tmp_path / "began").exists)
+        jobs.ensure_worker(tmp_path)
+        assert len(workers) == 3
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+
+
+def until(happened: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_probe_estimates_without_leaving_a_run(small_text: Path) -> None:
