@@ -77,6 +77,7 @@ def gate() -> None:
         how_to_read="A token whose energy lies above θ keeps most of its say in attention, one below loses it; "
         f"α says how suddenly. Every head starts at θ = 0, α = 2.{behind}",
         table=curve,
+        in_fragment=True,
     )
 
 
@@ -96,6 +97,7 @@ def wavelet() -> None:
         f"envelope is at half height {home.half_height(sigma):.1f} tokens into the window and fades from there: later "
         f"tokens get no position from this pair. ω·σ = {omega * sigma:.2f}; the paper keeps it at 5 or more.",
         table=pair[pair["token"]].drop(columns="token"),
+        in_fragment=True,
     )
 
 

@@ -42,12 +42,16 @@ def figure(
     table: pd.DataFrame | Callable[[], pd.DataFrame] | None = None,
     on_select: Literal["rerun"] | Callable[..., None] | None = None,
     selection_mode: SelectionMode | Iterable[SelectionMode] = "points",
+    in_fragment: bool = False,
 ) -> Any:
     """Draw a plotly figure, the sentence that says how to read it, and the table behind it.
 
     `alt` is read out in place of the picture. A table that takes work to make comes as a function, which is
-    called when it is opened. With `on_select` ("rerun" or a callback) the answer is
-    the selection: `answer.selection.points` with each point's `customdata`.
+    called when it is opened. With `on_select` ("rerun" or a callback) the answer is the selection:
+    `answer.selection.points` with each point's `customdata`.
+
+    Within a fragment say `in_fragment`. When a fragment runs again, Streamlit drops what it has not yet sent of
+    the run before, but not what a fragment in it has: on a busy machine the page gets parts that hang nowhere.
     """
     sent = fig if isinstance(fig, Drawn) else Drawn(fig)
     answer = st.plotly_chart(
@@ -62,17 +66,19 @@ def figure(
     )
     st.caption(how_to_read)
     if table is not None:
-        _table_behind(table, key)
+        (_table_behind if in_fragment else _table_by_itself)(table, key)
     return answer if on_select else None
 
 
-@st.fragment
 def _table_behind(frame: pd.DataFrame | Callable[[], pd.DataFrame], key: str) -> None:
     """A figure's table, shown when it is opened: a closed one would still cost every click on the page."""
     below = st.expander("Table", icon=":material/table:", key=f"{key}-behind", on_change="rerun")
     if below.open:
         with below:
             _table_and_downloads(frame() if callable(frame) else frame, key=f"{key}-table", name=key)
+
+
+_table_by_itself = st.fragment(_table_behind)
 
 
 def table(frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None) -> None:

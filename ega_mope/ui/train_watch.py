@@ -151,6 +151,7 @@ def _show(run: Run, state: str, now: Live) -> None:
             else "No other finished run was measured on the same data."
         ),
         table=now.losses,
+        in_fragment=True,
     )
     _show_learned(now)
     if now.sample:
@@ -170,7 +171,7 @@ def _show_learned(now: Live) -> None:
     def draw(column: DeltaGenerator, table: pd.DataFrame, lines: Callable[..., Any], **said: Any) -> None:
         if len(table):
             with column:
-                figure(lines(table), table=table, **said)
+                figure(lines(table), table=table, in_fragment=True, **said)
 
     left, right = st.columns(2)
     draw(
