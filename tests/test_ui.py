@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from plotly.io import to_json
 from simulated_runs import write_cells
 from streamlit.testing.v1 import AppTest
 
@@ -294,16 +295,8 @@ def test_a_figure_is_drawn_once_for_its_inputs_and_anew_for_any_other():
         (table, 2, None, "#0072B2"),
         (table, 2, 1, "#D55E00"),
     ):
-        sent, made = drawn(bic_curve, *inputs).to_dict(), bic_curve(*inputs)
-        assert [
-            (trace["name"], trace["x"], trace["y"], trace["line"])
-            for trace in sent["data"]
-            if "line" in trace
-        ] == [
-            (trace.name, list(trace.x), list(trace.y), trace.line.to_plotly_json())
-            for trace in made.data
-            if trace.line.color
-        ]
+        sent = to_json(drawn(bic_curve, *inputs).to_dict(), validate=False)
+        assert sent == to_json(Drawn(bic_curve(*inputs)).to_dict(), validate=False)
 
 
 def test_what_is_sent_of_a_figure_is_found_the_same_when_the_page_shows_its_copy():

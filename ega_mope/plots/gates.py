@@ -112,8 +112,6 @@ def _targets(x: NDArray[Any], y: NDArray[Any], spread: NDArray[Any]) -> go.Scatt
         y=[y[layer] for layer, _ in places],
         mode="markers",
         marker=style,
-        selected={"marker": {"opacity": 0.0}},
-        unselected={"marker": {"opacity": 0.0}},
         customdata=[[layer, head] for layer, head in places],
         text=[
             f"layer {layer + 1}, head {head + 1}<br>spread {spread[layer, head]:.3f}"
@@ -128,5 +126,4 @@ def _ticks(places: NDArray[Any], count: int) -> dict[str, Any]:
         "tickvals": places,
         "ticktext": [str(number + 1) for number in range(count)],
         "showgrid": False,
-        "ticks": "",
     }
