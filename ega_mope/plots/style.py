@@ -102,6 +102,7 @@ def figure(
             "height": height,
             "margin": {"l": 72, "r": 8, "t": 32 if legend else 12, "b": 64, "pad": 8},
             "font": {"family": "Source Sans, sans-serif", "size": 12},  # the page's
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": OKABE_ITO["sky"]},
             "hoverlabel": {"bgcolor": "#1e262f", "bordercolor": GREY, "font": {"color": "#e6ebf0"}},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
