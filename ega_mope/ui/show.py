@@ -93,7 +93,7 @@ def _table_and_downloads(
     frame: pd.DataFrame, *, key: str, name: str, formats: dict[str, str] | None = None
 ) -> None:
     columns = {column: st.column_config.NumberColumn(format=form) for column, form in (formats or {}).items()}
-    st.dataframe(frame, width="stretch", hide_index=True, key=key, column_config=columns)
+    st.dataframe(frame, width="stretch", hide_index=True, key=key, column_config=columns, placeholder="–")
     row = st.container(horizontal=True)
     for label, data, mime in (
         ("CSV", lambda: frame.to_csv(index=False), "text/csv"),

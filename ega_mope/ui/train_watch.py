@@ -83,6 +83,7 @@ def _table(runs: list[tuple[Run, str]]) -> None:
         hide_index=True,
         key="own-runs",
         height="content" if len(rows) < 8 else 320,
+        placeholder="–",
     )
 
 
