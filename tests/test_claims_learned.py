@@ -16,6 +16,7 @@ from ega_mope.analysis.claims.agreement import text_excess
 from ega_mope.analysis.claims.evidence import Evidence
 from ega_mope.analysis.claims.text import TextReading, agreement, dense, read
 from ega_mope.analysis.gates import gates
+from ega_mope.analysis.intervals import Interval
 from ega_mope.analysis.permutation import energy_distance, permutation_p
 from ega_mope.analysis.planted import marker_auc, nearest_scale, out_of_reach, scale_fit
 from ega_mope.config import Plain
@@ -248,6 +249,7 @@ def test_gates_on_text_need_weights_and_three_runs(tiny_runs: Path, monkeypatch:
     assert every.estimate == pytest.approx(np.mean([100 * read(run).passing for run in every.runs]))
     two = judged([run for run in runs if run.name.startswith("ega-causal-learned")], "passing-causal")
     assert two.verdict == "undecided" and "only 2 runs, at least 3 are needed with weights" in two.reason
+    assert two.interval == Interval(0.0, 100.0), "two runs say nothing, and no share lies beyond these"
     which = judged(runs, "ega-decides-which")
     assert which.n == 2 and which.estimate is not None and -1 <= which.estimate <= 1
     assert agreement(which.runs[0], which.runs[0]) == pytest.approx(1.0)

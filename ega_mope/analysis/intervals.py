@@ -41,6 +41,10 @@ class Interval:
         """Whether all of it lies on one side of 0."""
         return self.low > 0 or self.high < 0
 
+    def cut(self, low: float, high: float) -> Interval:
+        """Its part between two bounds that the true value cannot pass, such as 0 and 100 for a share in per cent."""
+        return Interval(min(max(self.low, low), high), max(min(self.high, high), low))
+
 
 @dataclass(frozen=True)
 class Estimate:

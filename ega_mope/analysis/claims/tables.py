@@ -32,7 +32,7 @@ def number(value: float | None, unit: str, *, with_unit: bool = True) -> str:
     """A number as it is shown; "–" for none. Shares that are far from whole per cents keep three digits."""
     if value is None:
         return "–"
-    form = ".3f" if unit == "%" and abs(value) < 1 else FORMS.get(unit, ".4g")
+    form = ".3f" if unit == "%" and 0 < abs(value) < 1 else FORMS.get(unit, ".4g")
     return f"{value:{form}} {unit}" if with_unit else f"{value:{form}}"
 
 
