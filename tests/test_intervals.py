@@ -14,6 +14,7 @@ from statsmodels.formula.api import ols
 
 from ega_mope.analysis.intervals import (
     BCA_COVERAGE,
+    Interval,
     bca_coverage,
     bca_interval,
     sign_flip_floor,
@@ -45,6 +46,13 @@ def test_t_interval_by_hand() -> None:
     interval = t_interval([1.0, 2.0, 3.0])
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((-0.484138, 4.484138), abs=1e-6)
+
+
+def test_an_interval_ends_where_no_value_can_lie() -> None:
+    free = t_interval([0.2, 0.9])
+    assert free is not None and free.low < 0 and free.high > 1
+    assert t_interval([0.2, 0.9], least=0.0, most=1.0) == Interval(0.0, 1.0)
+    assert t_interval([0.4, 0.5, 0.6], least=0.0, most=1.0) == t_interval([0.4, 0.5, 0.6])
 
 
 def test_one_value_has_no_interval_and_no_p() -> None:

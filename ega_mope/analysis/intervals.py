@@ -41,10 +41,6 @@ class Interval:
         """Whether all of it lies on one side of 0."""
         return self.low > 0 or self.high < 0
 
-    def cut(self, low: float, high: float) -> Interval:
-        """Its part between two bounds that the true value cannot pass, such as 0 and 100 for a share in per cent."""
-        return Interval(min(max(self.low, low), high), max(min(self.high, high), low))
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -56,13 +52,17 @@ class Estimate:
     interval: Interval
 
 
-def t_interval(values: Values) -> Interval | None:
-    """Student's interval for the mean of independent values; None below two of them."""
+def t_interval(values: Values, *, least: float = -math.inf, most: float = math.inf) -> Interval | None:
+    """Student's interval for the mean of independent values; None below two of them.
+
+    It ends at `least` and `most`, between which values and so their mean must lie, such as 0 and 1 for shares.
+    """
     data = np.asarray(values, dtype=float)
     if len(data) < 2:
         return None
     error = float(data.std(ddof=1)) / math.sqrt(len(data))
-    return _student(float(data.mean()), error, float(len(data) - 1))
+    found = _student(float(data.mean()), error, float(len(data) - 1))
+    return Interval(max(found.low, least), min(found.high, most))
 
 
 def sign_flip_p(values: Values) -> float | None:

@@ -42,7 +42,7 @@ def judge_which(evidence: Evidence) -> Outcome:
     read = {seed: pair for seed, pair in pairs.items() if all(map(with_weights, pair))}
     trained = [agreement(*pair) for pair in read.values()]
     untrained = [agreement(*pair, trained=False) for pair in read.values()]
-    interval, n = t_interval(trained), len(trained)
+    interval, n = t_interval(trained, least=-1.0, most=1.0), len(trained)
     few, verdict = too_few(n), above(interval, n, AGREE)
     inherited = bool(n) and float(np.mean(untrained)) >= float(np.mean(trained))
     if verdict == "holds" and inherited:
@@ -78,7 +78,7 @@ def judge_where(evidence: Evidence) -> Outcome:
     first = found[0]
     both = {seed: [evidence.learned(first.runs[cell][seed]) for cell in ("01", "11")] for seed in first.seeds}
     values = [r for pair in both.values() if (r := _moves_agree(*pair)) is not None]
-    interval, n = t_interval(values), len(values)
+    interval, n = t_interval(values, least=-1.0, most=1.0), len(values)
     verdict, few = above(interval, n, AGREE), too_few(n)
     sizes = [np.abs(one.moved("position.sigma")).mean() for pair in both.values() for one in pair if one]
     return Outcome(

@@ -139,8 +139,7 @@ def judge_passing(norm: str) -> Callable[[Evidence], Outcome]:
     def judge(evidence: Evidence) -> Outcome:
         runs = gated(evidence, norm)
         values = [100 * read(run).passing for run in runs]
-        whole, n = t_interval(values), len(runs)
-        interval = whole and whole.cut(0.0, 100.0)
+        interval, n = t_interval(values, least=0.0, most=100.0), len(runs)
         verdict = within(interval, n, PASSING - PASSING_NEAR, PASSING + PASSING_NEAR)
         return Outcome(
             verdict=verdict,

@@ -80,7 +80,7 @@ def judge_markers(evidence: Evidence) -> Outcome:
         verdict=verdict,
         unit="AUC",
         estimate=float(np.mean(best)) if best else None,
-        interval=t_interval(best),
+        interval=t_interval(best, least=0.0, most=1.0),
         n=n,
         n_of="runs",
         reason=f"{few} on the planted text with weights and causal gates" if few else word,
