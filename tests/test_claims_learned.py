@@ -342,15 +342,20 @@ def test_gates_that_find_planted_markers(tiny_runs: Path, monkeypatch: pytest.Mo
     ]
     monkeypatch.setattr(claim, "on_planted", lambda evidence: runs)
 
-    def outcome(gate: np.ndarray) -> Outcome:
-        empty = np.zeros_like(gate)
-        place = np.arange(gate.shape[-1])
-        reading = TextReading(gate, empty, empty, place, place, text.text)
-        monkeypatch.setattr(claim, "read", lambda run, text: reading)
+    def reading(gate: np.ndarray) -> TextReading:
+        empty, place = np.zeros_like(gate), np.arange(gate.shape[-1])
+        return TextReading(gate, empty, empty, place, place, text.text)
+
+    def outcome(gate: np.ndarray, before: np.ndarray = noise) -> Outcome:
+        monkeypatch.setattr(claim, "read", lambda run, text: reading(gate))
+        monkeypatch.setattr(claim, "read_untrained", lambda run, text: reading(before))
         return judged(runs, "planted-markers")
 
     assert outcome(noise + text.marker).verdict == "holds"
     assert outcome(noise).verdict == "fails"
+    assert (
+        outcome(noise + text.marker, before=noise + text.marker).verdict == "fails"
+    )  # nothing of it was learned
     digit = np.isin(np.array(list(text.text)), list("0123456789"))
     every_digit = outcome(noise + digit)
     assert every_digit.verdict == "fails"  # open for digits, whether needed or not

@@ -91,6 +91,11 @@ def read(run: Run, text: str | None = None) -> TextReading:
     return _read(run.path, *_stamp(run), sample() if text is None else text)
 
 
+def read_untrained(run: Run, text: str | None = None) -> TextReading:
+    """The same through the model as the run's training started it: what needs no learning."""
+    return _read_untrained(run.path, *_stamp(run), sample() if text is None else text)
+
+
 def _stamp(run: Run) -> tuple[int, int]:
     stat = (run.path / "model.safetensors").stat()
     return stat.st_mtime_ns, stat.st_size
@@ -103,14 +108,14 @@ def _read(path: Path, changed: int, size: int, text: str) -> TextReading:
 
 
 @lru_cache(maxsize=128)
-def _untrained(path: Path, changed: int, size: int) -> TextReading:
+def _read_untrained(path: Path, changed: int, size: int, text: str) -> TextReading:
     run = Run(path)
-    return read_with(run, build_model(run.config.model, config_of(run).seed).eval(), sample())
+    return read_with(run, build_model(run.config.model, config_of(run).seed).eval(), text)
 
 
 def agreement(one: Run, other: Run, *, trained: bool = True) -> float:
     """Correlation of two runs' mean gates over the tokens of the sample; untrained: as both started."""
-    readings = [read(run) if trained else _untrained(run.path, *_stamp(run)) for run in (one, other)]
+    readings = [read(run) if trained else read_untrained(run) for run in (one, other)]
     known = readings[0].place >= FEW_TOKENS
     first, second = (reading.profile()[known] for reading in readings)
     return float(np.corrcoef(first, second)[0, 1])
