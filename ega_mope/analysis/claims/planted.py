@@ -11,7 +11,7 @@ import numpy as np
 
 from ega_mope.analysis.claims.evidence import Evidence, config_of, has, with_weights
 from ega_mope.analysis.claims.outcome import LEAST, Claim, Outcome, Paper, Part, Verdict, too_few
-from ega_mope.analysis.claims.text import read, read_untrained
+from ega_mope.analysis.claims.text import read
 from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.planted import MarkerAuc, ScaleFit, marker_auc, out_of_reach, scale_fit
 from ega_mope.positions.mope_relative import SHORTEST_SIGMA
@@ -60,7 +60,7 @@ def markers_found(run: Run) -> Found:
     """The gates of a run against the labels of the planted text that no run was trained on."""
     text = unseen()
     digit = np.isin(np.array(list(text.text)), list(VALUES))
-    trained, start = read(run, text.text).gate, read_untrained(run, text.text).gate
+    trained, start = (read(run, text.text, trained=trained).gate for trained in (True, False))
     labels = text.marker[digit]
     return Found(
         marker_auc(trained[..., digit], labels),

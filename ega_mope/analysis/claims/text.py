@@ -86,36 +86,25 @@ def readable(run: Run) -> bool:
     return with_weights(run) and bool(run.tokenizer.read(sample()).known.mean() >= LEAST_READ)
 
 
-def read(run: Run, text: str | None = None) -> TextReading:
-    """A text, or else the sample, through a run's gates; kept until its weights change."""
-    return _read(run.path, *_stamp(run), sample() if text is None else text)
+def read(run: Run, text: str | None = None, *, trained: bool = True) -> TextReading:
+    """A text, or else the sample, through a run's gates; kept until its weights change.
 
-
-def read_untrained(run: Run, text: str | None = None) -> TextReading:
-    """The same through the model as the run's training started it: what needs no learning."""
-    return _read_untrained(run.path, *_stamp(run), sample() if text is None else text)
-
-
-def _stamp(run: Run) -> tuple[int, int]:
+    Untrained: through the model as its training started, which shows what needs no learning.
+    """
     stat = (run.path / "model.safetensors").stat()
-    return stat.st_mtime_ns, stat.st_size
+    return _read(run.path, stat.st_mtime_ns, stat.st_size, sample() if text is None else text, trained)
 
 
-@lru_cache(maxsize=128)
-def _read(path: Path, changed: int, size: int, text: str) -> TextReading:
+@lru_cache(maxsize=256)
+def _read(path: Path, changed: int, size: int, text: str, trained: bool) -> TextReading:
     run = Run(path)
-    return read_with(run, run.model("cpu"), text)
-
-
-@lru_cache(maxsize=128)
-def _read_untrained(path: Path, changed: int, size: int, text: str) -> TextReading:
-    run = Run(path)
-    return read_with(run, build_model(run.config.model, config_of(run).seed).eval(), text)
+    model = run.model("cpu") if trained else build_model(run.config.model, config_of(run).seed).eval()
+    return read_with(run, model, text)
 
 
 def agreement(one: Run, other: Run, *, trained: bool = True) -> float:
     """Correlation of two runs' mean gates over the tokens of the sample; untrained: as both started."""
-    readings = [read(run) if trained else read_untrained(run) for run in (one, other)]
+    readings = [read(run, trained=trained) for run in (one, other)]
     known = readings[0].place >= FEW_TOKENS
     first, second = (reading.profile()[known] for reading in readings)
     return float(np.corrcoef(first, second)[0, 1])
