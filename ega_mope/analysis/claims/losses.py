@@ -107,7 +107,7 @@ def _claims_under(norm: str) -> list[Claim]:
         Claim(
             id=f"interaction-{norm}",
             group=TOGETHER,
-            sentence=f"Together they gain more than the sum of what each gains ({gate})",
+            sentence=f"Together they exceed the sum of the parts ({gate})",
             test="The interaction L10 + L01 − L00 − L11 is above 0. It can be while both together do not beat the "
             "baseline: that is the claim before this one.",
             paper=_paper(paper_interaction()),
