@@ -44,21 +44,32 @@ def marker_auc(
     By ranks (Mann and Whitney); the observed labels count as one of the draws, so no p is below
     1/(draws + 1). Raises ValueError where no token is marked, or all are.
     """
-    count, marked = len(marker), int(marker.sum())
-    if not 0 < marked < count:
-        raise ValueError(
-            f"marker: expected some of {count} tokens marked and some not, got {marked} marked; take a longer text"
-        )
-    ranks = rankdata(gate.reshape(-1, count), axis=-1)
-    rng = np.random.default_rng(seed)
-    labels = np.vstack([marker, rng.permuted(np.tile(marker, (draws, 1)), axis=1)]).astype(float)
-    sums = labels @ ranks.T  # (draw, head)
-    areas = (sums - marked * (marked + 1) / 2) / (marked * (count - marked))
+    shuffled = np.random.default_rng(seed).permuted(np.tile(marker, (draws, 1)), axis=1)
+    areas = _areas(gate, np.vstack([marker, shuffled]))
     reached = areas >= areas[0] - 1e-12
     auc = areas[0].reshape(gate.shape[:2])
     layer, head = np.unravel_index(int(auc.argmax()), auc.shape)
     best_p = float((areas.max(axis=1) >= areas[0].max() - 1e-12).mean())
     return MarkerAuc(auc, reached.mean(axis=0).reshape(auc.shape), (int(layer), int(head)), best_p)
+
+
+def best_auc(gate: Float[np.ndarray, "layer head token"], marker: Bool[np.ndarray, " token"]) -> float:
+    """The highest `auc` of `marker_auc`, without its test."""
+    return float(_areas(gate, marker[None]).max())
+
+
+def _areas(
+    gate: Float[np.ndarray, "layer head token"], labels: Bool[np.ndarray, "draw token"]
+) -> Float[np.ndarray, "draw layer*head"]:
+    """Area under the ROC curve of each head's gate against each row of labels, which mark equally many tokens."""
+    count, marked = labels.shape[1], int(labels[0].sum())
+    if not 0 < marked < count:
+        raise ValueError(
+            f"marker: expected some of {count} tokens marked and some not, got {marked} marked; take a longer text"
+        )
+    ranks = rankdata(gate.reshape(-1, count), axis=-1)
+    sums = labels.astype(float) @ ranks.T
+    return (sums - marked * (marked + 1) / 2) / (marked * (count - marked))
 
 
 def nearest_scale(

@@ -13,7 +13,7 @@ from ega_mope.analysis.claims.evidence import Evidence, config_of, has, with_wei
 from ega_mope.analysis.claims.outcome import LEAST, Claim, Outcome, Paper, Part, Verdict, too_few
 from ega_mope.analysis.claims.text import read
 from ega_mope.analysis.intervals import t_interval
-from ega_mope.analysis.planted import MarkerAuc, ScaleFit, marker_auc, out_of_reach, scale_fit
+from ega_mope.analysis.planted import MarkerAuc, ScaleFit, best_auc, marker_auc, out_of_reach, scale_fit
 from ega_mope.positions.mope_relative import SHORTEST_SIGMA
 from ega_mope.runs import Run
 from ega_mope.text.planted import VALUES, Planted, planted
@@ -43,17 +43,17 @@ def on_planted(evidence: Evidence) -> list[Run]:
 
 
 class Found(NamedTuple):
-    """How well gates tell markers from the answers, which are digits too but needed by nobody; the same before any
-    training; and from all other tokens."""
+    """How well gates tell markers from the answers, which are digits too but needed by nobody; the best head's AUC
+    in the same before any training; and its AUC against all other tokens."""
 
     answers: MarkerAuc
-    untrained: MarkerAuc
-    others: MarkerAuc
+    untrained: float
+    others: float
 
     @property
     def learned(self) -> bool:
         """Beyond shuffled labels, and beyond what the start could do."""
-        return self.answers.best_p < CHANCE and self.answers.best_auc > self.untrained.best_auc
+        return self.answers.best_p < CHANCE and self.answers.best_auc > self.untrained
 
 
 def markers_found(run: Run) -> Found:
@@ -64,8 +64,8 @@ def markers_found(run: Run) -> Found:
     labels = text.marker[digit]
     return Found(
         marker_auc(trained[..., digit], labels),
-        marker_auc(start[..., digit], labels),
-        marker_auc(trained, text.marker),
+        best_auc(start[..., digit], labels),
+        best_auc(trained, text.marker),
     )
 
 
@@ -95,8 +95,8 @@ def judge_markers(evidence: Evidence) -> Outcome:
         for run, one in zip(runs, found, strict=True)
     ]
     if found:
-        untrained = float(np.mean([one.untrained.best_auc for one in found]))
-        others = float(np.mean([one.others.best_auc for one in found]))
+        untrained = float(np.mean([one.untrained for one in found]))
+        others = float(np.mean([one.others for one in found]))
         parts.append(Part("the same before any training, best head", untrained, "AUC", None, n))
         parts.append(Part("against all other tokens, best head", others, "AUC", None, n))
     verdict = _by_runs(significant)
