@@ -37,13 +37,22 @@ class View:
         return METRICS[self.metric].convert
 
 
-def choose_runs(every: list[Run]) -> list[Run]:
-    """Those that are picked, else all whose names hold every word of the filter."""
+def choose_runs(known: list[compare.Configuration]) -> list[Run]:
+    """Those that are picked, else all with every word of the filter in their name or their configuration's."""
     left, right = st.columns([1, 2])
-    words = left.text_input("Names that contain", key="filter", bind="query-params", placeholder="mope s0")
+    words = left.text_input(
+        "Names that contain", key="filter", bind="query-params", placeholder="mope steps 1000",
+        help="Words from the names of run folders, or of configurations as the legend has them.",
+    )  # fmt: skip
     with right:
         picked = ui.pick_runs(label="Runs (all unless some are picked)", default=lambda runs: [])
-    return picked or [run for run in every if all(word in run.name for word in words.split())]
+    labels, asked = compare.labels(known), words.lower().split()
+    return picked or [
+        run
+        for one in known
+        for run in one.runs
+        if all(word in f"{run.name} {labels[one.key]}".lower() for word in asked)
+    ]
 
 
 def choose(label: str, options: list[str], key: str) -> str:
@@ -106,9 +115,10 @@ ui.frame(
     "losses share an axis only where they were measured alike.",
 )
 every = [run for run in ui.all_runs() if not isinstance(run, BrokenRun)]
-known = [one.key for one in compare.configurations(every)]
-colours, dashes = run_colours(known), run_dashes(known)
-chosen, view = compare.configurations(choose_runs(every)), choose_view()
+known = compare.configurations(every)
+keys = [one.key for one in known]
+colours, dashes = run_colours(keys), run_dashes(keys)
+chosen, view = compare.configurations(choose_runs(known)), choose_view()
 with ui.reading_errors():
     panels, left_out = (
         bits_per_byte.byte_panels(chosen) if view.metric == PER_BYTE else (compare.panels(chosen), {})

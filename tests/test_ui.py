@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from plotly.io import to_json
-from simulated_runs import write_cells
+from simulated_runs import write_cells, write_run
 from streamlit.testing.v1 import AppTest
 
 from ega_mope import runs as run_folders
@@ -343,6 +343,28 @@ def test_run_colours_depend_on_the_names_alone():
     many = [f"run-{number}" for number in range(36)]
     pairs = set(zip(run_colours(many).values(), run_dashes(many).values(), strict=True))
     assert len(pairs) == 36
+
+
+def test_compare_is_filtered_by_words_of_runs_and_of_what_the_legend_calls_them(own, small_text):
+    for seed in (0, 1):
+        write_run(own, f"short-s{seed}", small_text, seed=seed, training={"steps": 3})
+        write_run(own, f"long-s{seed}", small_text, seed=seed)
+
+    def found(words: str) -> list[tuple[str, str]]:
+        at = home().switch_page("pages/Compare_runs.py")
+        at.query_params["filter"] = words
+        losses = at.run().dataframe
+        return (
+            list(losses[0].value[["configuration", "seeds"]].itertuples(index=False, name=None))
+            if losses
+            else []
+        )
+
+    short, long = ("dot + learned, steps 3", "0, 1"), ("dot + learned, steps 6", "0, 1")
+    assert sorted(found("")) == [short, long]
+    assert found("learned Steps 3") == found("short") == [("dot + learned", "0, 1")]
+    assert sorted(found("s1")) == [(short[0], "1"), (long[0], "1")]
+    assert found("steps 9") == []
 
 
 def claims() -> AppTest:
