@@ -110,25 +110,56 @@ def test_a_missing_start_is_named_with_the_command_that_trains_it(learnt) -> Non
 # The line and the groups
 
 
-def test_only_pairs_that_start_off_the_line_can_gather_on_it(learnt) -> None:
-    sigma = spaced(4, 60)
-    omega = spaced(0.3, 3)
-    position = {"name": "mope", "init": "random", "admissibility": "free"}
-    start = values(sigma, omega)
-    on_it = [learnt(start, values(jittered(sigma, seed)), seed, position=position) for seed in range(3)]
-    gathered = judged(on_it, "gather-on-5")
-    expected = np.abs(np.log(sigma * omega / 5))
+SIGMA, OMEGA = spaced(4, 60), spaced(0.3, 3)
+OFF = np.log(SIGMA * OMEGA / 5)
+ABOVE, BELOW = OFF > 0.05, OFF < -0.05
+
+
+@pytest.fixture
+def moved(learnt) -> Callable[..., Outcome]:
+    """`moved(sigma, omega)` judges three free runs whose pairs start on both sides of the line and end there."""
+
+    def judge(sigma: np.ndarray, omega: np.ndarray | None = None, only: np.ndarray | None = None) -> Outcome:
+        keep = np.ones(PAIRS, bool) if only is None else only
+        omega = 5 / sigma if omega is None else omega
+        start, end = values(SIGMA[keep], OMEGA[keep]), values(sigma[keep], omega[keep])
+        position = {"name": "mope", "init": "random", "admissibility": "free"}
+        return judged([learnt(start, end, seed, position=position) for seed in range(3)], "gather-on-5")
+
+    return judge
+
+
+def test_pairs_gather_on_the_line_when_they_come_nearer_from_both_sides(moved) -> None:
+    gathered = moved(jittered(SIGMA, 1))
+    sides = [np.abs(OFF[side]).mean() for side in (ABOVE, BELOW)]
     assert gathered.verdict == "holds"
-    assert gathered.estimate == pytest.approx(expected[expected > 0.05].mean())
-    away = [learnt(start, values(sigma, omega * np.where(omega * sigma > 5, 2, 0.5)), seed, position=position)
-            for seed in range(3)]  # fmt: skip
-    left = judged(away, "gather-on-5")
+    assert gathered.estimate == pytest.approx(min(sides))
+    assert [part.estimate for part in gathered.parts[:2]] == pytest.approx(sides)
+
+    left = moved(SIGMA, OMEGA * np.where(OFF > 0, 2, 0.5))
     assert (left.verdict, left.estimate) == ("fails", pytest.approx(-math.log(2)))
-    there = [learnt(values(sigma), values(sigma), seed) for seed in range(6)]
-    nothing = judged(there, "gather-on-5")
+
+
+def test_sigma_that_shrinks_everywhere_is_no_gathering_on_the_line(moved) -> None:
+    by = 0.02  # less than any pair above it lies off
+    shrunk = SIGMA * math.exp(-by)
+    both = moved(shrunk, OMEGA)
+    assert (both.verdict, both.estimate) == ("fails", pytest.approx(-by))
+    assert both.parts[0].estimate == pytest.approx(by)
+    assert "start above it come nearer to it; pairs that start below it move away" in both.reason
+
+
+def test_pairs_from_above_alone_do_not_decide(moved) -> None:
+    alone = moved(jittered(SIGMA, 1), only=ABOVE)
+    assert (alone.verdict, alone.n) == ("undecided", 3)
+    assert "no runs yet, at least 3 are needed with pairs that start below it" in alone.reason
+    assert "admissibility=free" in alone.commands[0]
+
+
+def test_pairs_that_start_on_the_line_show_nothing(learnt) -> None:
+    nothing = judged([learnt(values(SIGMA), values(SIGMA), seed) for seed in range(6)], "gather-on-5")
     assert nothing.verdict == "undecided" and nothing.n == 0
-    assert "the paper's start puts every pair on it" in nothing.reason
-    assert nothing.parts[1].estimate == 100.0
+    assert nothing.parts[3].estimate == 100.0
 
 
 def test_four_clear_groups_that_the_start_did_not_have(learnt) -> None:
