@@ -92,6 +92,9 @@ def test_starts_that_meet_confirm_and_starts_that_stay_apart_refute(learnt) -> N
     met = judged(trained(lambda init, seed: jittered(goal, seed + 7 * len(init))), "any-start")
     assert met.verdict == "holds" and met.n == 3
     assert met.estimate is not None and met.estimate < -0.3
+    before, after = (part.estimate for part in met.parts)
+    assert before is not None and after is not None and 0 < after < 0.1
+    assert after - before == pytest.approx(met.estimate)
     stayed = judged(trained(lambda init, seed: jittered(STARTS[init], seed)), "any-start")
     assert stayed.verdict == "fails"
 

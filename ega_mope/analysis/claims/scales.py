@@ -85,18 +85,28 @@ def judge_any_start(evidence: Evidence) -> Outcome:
             reason=f"{missing if lacking else few} ({where})",
             commands=_start_commands(example, best),
         )
-    changes, apart = zip(*(_towards_each_other(best, seed) for seed in seeds), strict=True)
-    interval, still = t_interval(changes), sum(apart)
+    started, ended, apart = map(np.array, zip(*(_distances(best, seed) for seed in seeds), strict=True))
+    interval, still = t_interval(ended - started), int(apart.sum())
     agree = interval is not None and interval.high < 0
     verdict: Verdict = "holds" if agree and not still else "fails" if still == len(seeds) else "undecided"
     return Outcome(
         verdict=verdict,
         unit="log units",
-        estimate=float(np.mean(changes)),
+        estimate=float(np.mean(ended - started)),
         interval=interval,
         n=len(seeds),
         reason=f"final scales agree {'more than the starts did' if agree else 'no more surely than the starts did'}; at "
         f"{still} of {len(seeds)} seeds two starts are told apart by where they end ({where})",
+        parts=tuple(
+            Part(
+                f"energy distance between two starts {when}",
+                float(np.mean(lie)),
+                "log units",
+                None,
+                len(seeds),
+            )
+            for when, lie in (("before training", started), ("after it", ended))
+        ),
         runs=tuple(best[start][seed][0] for start in STARTS for seed in seeds),
         commands=_start_commands(example, best),
     )
@@ -124,16 +134,14 @@ def _shared(group: ByStart) -> list[int]:
     return sorted(set.intersection(*(set(group.get(start, {})) for start in STARTS)))
 
 
-def _towards_each_other(group: ByStart, seed: int) -> tuple[float, bool]:
-    """Mean change of the energy distance between two starts, and whether any two are told apart in the end."""
-    learned = [group[start][seed][1] for start in STARTS]
-    pairs = list(itertools.combinations(learned, 2))
-    ends = [(one.points(one.end), other.points(other.end)) for one, other in pairs]
+def _distances(group: ByStart, seed: int) -> tuple[float, float, bool]:
+    """Mean energy distance between two starts before training and after it, and whether any two are told apart
+    then."""
+    pairs = list(itertools.combinations([group[start][seed][1] for start in STARTS], 2))
     starts = [(one.points(one.start), other.points(other.start)) for one, other in pairs]
-    change = np.mean([energy_distance(*pair) for pair in ends]) - np.mean(
-        [energy_distance(*p) for p in starts]
-    )
-    return float(change), min(permutation_p(*pair) for pair in ends) < CHANCE / len(pairs)
+    ends = [(one.points(one.end), other.points(other.end)) for one, other in pairs]
+    started, ended = (float(np.mean([energy_distance(*pair) for pair in when])) for when in (starts, ends))
+    return started, ended, min(permutation_p(*pair) for pair in ends) < CHANCE / len(pairs)
 
 
 def _start_commands(example: Run, group: ByStart) -> tuple[str, ...]:
