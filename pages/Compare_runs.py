@@ -46,13 +46,7 @@ def choose_runs(known: list[compare.Configuration]) -> list[Run]:
     )  # fmt: skip
     with right:
         picked = ui.pick_runs(label="Runs (all unless some are picked)", default=lambda runs: [])
-    labels, asked = compare.labels(known), words.lower().split()
-    return picked or [
-        run
-        for one in known
-        for run in one.runs
-        if all(word in f"{run.name} {labels[one.key]}".lower() for word in asked)
-    ]
+    return picked or compare.named(known, words)
 
 
 def choose(label: str, options: list[str], key: str) -> str:

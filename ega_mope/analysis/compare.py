@@ -97,6 +97,17 @@ def labels(found: Sequence[Configuration]) -> dict[str, str]:
     }
 
 
+def named(found: Sequence[Configuration], words: str) -> list[Run]:
+    """Runs with each of these words, upper or lower case, in their own name or their configuration's."""
+    names, asked = labels(found), words.lower().split()
+    return [
+        run
+        for one in found
+        for run in one.runs
+        if all(word in f"{run.name} {names[one.key]}".lower() for word in asked)
+    ]
+
+
 def counted(found: Sequence[Configuration]) -> str:
     """How many runs and configurations, how many diverged, which see the future: a line in words."""
     n_runs, n_diverged = sum(len(one.runs) for one in found), sum(one.n_diverged for one in found)

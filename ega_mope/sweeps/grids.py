@@ -69,6 +69,8 @@ def _mechanisms() -> list[Cell]:
         (DOT, _mope(freeze="both")),
         (DOT, _mope(init="multiscale")),
         (DOT, _mope(init="random")),
+        # Under the projection no pair starts below the line ω·σ = 5: whether pairs gather there needs both sides.
+        (DOT, _mope(init="random", admissibility="free")),
         (DOT, {"name": "mope_relative"}),
         (causal, {"name": "mope_relative"}),
         (DOT, {"name": "sinusoidal"}),
