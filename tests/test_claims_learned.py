@@ -162,6 +162,7 @@ def test_pairs_from_above_alone_do_not_decide(moved) -> None:
 def test_pairs_that_start_on_the_line_show_nothing(learnt) -> None:
     nothing = judged([learnt(values(SIGMA), values(SIGMA), seed) for seed in range(6)], "gather-on-5")
     assert nothing.verdict == "undecided" and nothing.n == 0
+    assert "the paper's start puts every pair on it" in nothing.reason
     assert nothing.parts[3].estimate == 100.0
 
 

@@ -181,8 +181,7 @@ def judge_line(evidence: Evidence) -> Outcome:
         for side in SIDES
     }
     parts = [_side_part(side, members) for side, members in sides.items()]
-    says = {part.name: above(part.interval, part.n or 0, 0.0) for part in parts}
-    verdicts = set(says.values())
+    verdicts = [above(part.interval, part.n or 0, 0.0) for part in parts]
     verdict = next(one for one in ("fails", "undecided", "holds") if one in verdicts)
     shown = weakest(parts)
     used = {run.path for members in sides.values() for run, _ in members}
@@ -193,7 +192,8 @@ def judge_line(evidence: Evidence) -> Outcome:
         interval=shown.interval,
         n=shown.n,
         n_of="runs",
-        reason="; ".join(_side_reason(part, says[part.name]) for part in parts),
+        reason="; ".join(map(_side_reason, parts, verdicts))
+        + ("" if used else " (the paper's start puts every pair on it)"),
         parts=(
             *parts,
             _on_line("at the start", [learned.points(learned.start) for _, learned in found]),
@@ -221,7 +221,7 @@ def _side_part(side: str, members: Sequence[tuple[Run, np.ndarray]]) -> Part:
 def _side_reason(part: Part, says: Verdict) -> str:
     if few := too_few(part.n or 0, "runs"):
         return f"{few} with {part.name}"
-    words = {"holds": "come nearer to it", "fails": "move away from it", "undecided": "surely do neither"}
+    words = {"holds": "come nearer to it", "fails": "move away from it", "undecided": "do neither for sure"}
     return f"{part.name} {words[says]}"
 
 
