@@ -170,6 +170,25 @@ def test_gate_norms_have_the_right_gradients(gate_norm: str) -> None:
 # ---- positions
 
 
+@pytest.mark.parametrize("gate_norm", sorted(set(GATE_NORMS) - {"none"}))
+@pytest.mark.parametrize("halvings", [43, 56])
+def test_the_unit_of_the_energies_makes_no_difference(gate_norm: str, halvings: int) -> None:
+    """Energies of 1e-13 and 1e-17 in float32, as the square of a signal that passes through 0: the same z, and
+    gradients that are as much larger."""
+    unit, upstream = 2.0**-halvings, energies(0.0, 1.0, 12).float()
+
+    def z_and_gradient(scale: float) -> tuple[Tensor, Tensor]:
+        energy = (scale * energies(2.0, 1.0, 12).float())[None, None].requires_grad_()
+        z = GATE_NORMS[gate_norm].z(energy)
+        (gradient,) = torch.autograd.grad((z * upstream).sum(), energy)
+        return z, gradient
+
+    z, gradient = z_and_gradient(1.0)
+    small, its_gradient = z_and_gradient(unit)
+    torch.testing.assert_close(small, z)
+    torch.testing.assert_close(its_gradient * unit, gradient, rtol=1e-4, atol=1e-5)
+
+
 def test_wide_morlets_are_sinusoids_cosine_first() -> None:
     positions = torch.arange(50)
     sinusoidal = position_of({"name": "sinusoidal", "amplitude": 1.0}).encode(positions).unflatten(1, (-1, 2))

@@ -27,9 +27,13 @@ def smallest_spread(energy: Tensor) -> float:
 
 
 def _scaled(deviation: Tensor, variance: Tensor, largest: Tensor, relative: float) -> Tensor:
-    flat = variance <= (relative * largest).square()
+    rounding = (relative * largest).square().clamp(min=torch.finfo(variance.dtype).tiny)
+    flat = variance <= rounding
     # The variance is replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards.
-    return deviation * torch.where(flat, 0.0, torch.where(flat, 1.0, variance).rsqrt())
+    spread = torch.where(flat, 1.0, variance).sqrt()
+    # Not by rsqrt, whose slope, 1/spread³, overflows float32 where the spread is 1e-13: energies as small as that
+    # are met where a signal is the square of something that passes through 0.
+    return deviation * torch.where(flat, 0.0, spread.reciprocal())
 
 
 def sequence_norm(energy: Energy) -> Energy:
