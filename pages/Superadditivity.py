@@ -10,7 +10,7 @@ from ega_mope.analysis.factorial import CELLS, Family, find_families
 from ega_mope.analysis.losses import COMPARE_POINTS, METRICS
 from ega_mope.analysis.runs import future_mark
 from ega_mope.analysis.superadditivity import superadditivity
-from ega_mope.plots.superadditivity import seed_gains, waterfall
+from ega_mope.plots.superadditivity import gains_over_training, seed_gains, waterfall
 from ega_mope.runs import BrokenRun
 
 
@@ -99,6 +99,16 @@ ui.figure(
     "baseline, for the interaction a gain over plain addition."
     + ("" if result.paired else " The cells' seeds do not match, so there are no points."),
     table=gains,
+)
+course = report.course_table(result)
+st.markdown("**In the course of training**")
+ui.figure(
+    ui.drawn(gains_over_training, course, result.unit),
+    key="course",
+    alt=f"Gains at each step of the training, in {result.unit}",
+    how_to_read="The same gains at every step at which all of these runs were validated, with 95 % intervals: does one "
+    "last, or does a model only learn sooner? A training of that length would have lowered its learning rate by then.",
+    table=course,
 )
 with st.expander("Losses of the runs that count", icon=":material/table:"):
     ui.table(report.seeds_table(result), key="losses", name="superadditivity-losses")

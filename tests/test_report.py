@@ -43,7 +43,9 @@ def test_html_is_one_file_that_asks_for_nothing(folder: Path, tmp_path: Path) ->
     assert text.count("plotly.js v") == 1
     own = text.replace(get_plotlyjs(), "")
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", own), "it would load something"
-    assert len(re.findall(r'<div role="img"', text)) == 2  # the waterfall and one panel of curves
+    assert (
+        len(re.findall(r'<div role="img"', text)) == 3
+    )  # the waterfall, gains over training, one panel of curves
     for said in (
         "EGA improves on the baseline (causal gate)",
         "+0.0200 nats",
@@ -68,6 +70,7 @@ def test_markdown_says_the_same_without_figures(folder: Path, tmp_path: Path) ->
     ]
     assert "| EGA improves on the baseline (causal gate) | holds | +0.0200 nats |" in text
     assert re.search(r"\| ega sequence \+ learned ⚠ \| 1 \| 1\.5000 \| – \| – \| – \| 0 \| yes \|", text)
+    assert re.search(r"^\| 3 \| \+0\.0200 \[.*\| \+0\.0370 \[", text, re.MULTILINE), "gains over training"
     assert "| 10-causal-s2 | sentences.txt, characters | 2 |" in text
 
 

@@ -14,12 +14,14 @@ from ega_mope.analysis.factorial import find_families
 from ega_mope.analysis.superadditivity import superadditivity
 from ega_mope.analysis.superadditivity_report import (
     cells_table,
+    course_table,
     gains_table,
     paper_interaction,
+    printed_course,
     remarks,
     verdict,
 )
-from ega_mope.plots.superadditivity import seed_gains, waterfall
+from ega_mope.plots.superadditivity import gains_over_training, seed_gains, waterfall
 from ega_mope.runs import Run, list_runs
 from ega_mope.text import store_corpus
 
@@ -153,6 +155,63 @@ def test_an_unfinished_run_counts_only_at_the_common_step(tmp_path: Path, small_
     assert common["interaction"]["mean"] == pytest.approx(1.58 + 0.5 + 1.70 + 0.5 - 1.60 - 0.5 - 1.9)
 
 
+def cells_that_turn(folder: Path, corpus: Path) -> list[Run]:
+    """Three seeds that gain less than the sum at step 3, by 0.12, and more at step 6, by 0.04; a fourth seed's run of
+    both was stopped at step 3."""
+    runs = write_cells(
+        folder, corpus, {cell: dict.fromkeys(range(4), KNOWN[cell]) for cell in ("00", "10", "01")}
+    )
+    for seed in range(3):
+        course = [(0, 3.60), (3, KNOWN["11"] + 0.66 + 0.001 * seed), (6, KNOWN["11"])]
+        runs += write_cells(folder, corpus, {"11": {seed: KNOWN["11"]}}, validation=course)
+    return runs + write_cells(
+        folder, corpus, {"11": {3: 2.0}}, validation=[(0, 3.60), (3, 2.0)], state="stopped"
+    )
+
+
+def test_gains_over_training(tmp_path: Path, small_text: Path) -> None:
+    runs = cells_that_turn(tmp_path, small_text)
+    course = course_table(superadditivity(runs))
+    interaction = course[course["gain"] == "interaction"].set_index("step")
+    assert dict(interaction["mean"]) == pytest.approx({0: 0.08, 3: -0.121, 6: 0.04})
+    assert set(course["N"]) == {3}, "the run that was stopped does not count, as at the best step"
+    # sd 0.001, t(2) = 4.302653
+    assert interaction[["95 % from", "95 % to"]].to_numpy()[1].tolist() == pytest.approx(
+        [-0.121 - 0.0024841, -0.121 + 0.0024841], abs=1e-6
+    )
+    common = course_table(superadditivity(runs, compare_point="common_step"))
+    assert sorted(set(common["step"])) == [0, 3] and set(common["N"]) == {4}
+    assert course_table(superadditivity([])).empty
+    shown = printed_course(course)
+    assert shown["step"].tolist() == ["3", "6"]
+    assert shown["interaction"].tolist() == [
+        "-0.1210 [-0.1235, -0.1185]",
+        "+0.0400 [+0.0400, +0.0400]",
+    ]
+
+
+def test_a_course_is_drawn_with_its_band(tmp_path: Path, small_text: Path) -> None:
+    course = course_table(superadditivity(cells_that_turn(tmp_path, small_text)))
+    drawn = {trace.name: trace for trace in gains_over_training(course, "nats").data if trace.name}
+    assert list(drawn) == ["EGA alone", "MoPE alone", "both", "interaction"]
+    assert list(drawn["interaction"].x) == [0, 3, 6]
+    assert list(drawn["interaction"].y) == pytest.approx([0.08, -0.121, 0.04])
+    bands = [trace for trace in gains_over_training(course, "nats").data if trace.fill == "toself"]
+    assert list(bands[-1].x) == [0, 3, 6, 6, 3, 0]
+    interval = course[course["gain"] == "interaction"]
+    around = [*interval["95 % to"], *interval["95 % from"][::-1]]
+    assert list(bands[-1].y) == pytest.approx(around), "up one side, back along the other"
+
+
+def test_one_seed_has_a_course_without_a_band(tmp_path: Path, small_text: Path) -> None:
+    course = course_table(superadditivity(write_cells(tmp_path, small_text, known_cells(1))))
+    assert course["95 % from"].isna().all()
+    assert [trace.name for trace in gains_over_training(course, "nats").data] == [
+        "EGA alone", "MoPE alone", "both", "interaction",
+    ]  # fmt: skip
+    assert printed_course(course)["EGA alone"].tolist() == ["+0.0200", "+0.0200"]
+
+
 def test_a_diverged_seed_is_left_out_and_named(tmp_path: Path, small_text: Path) -> None:
     cells = known_cells(3)
     runs = write_cells(tmp_path, small_text, {**cells, "11": {0: cells["11"][0], 1: cells["11"][1]}})
@@ -266,6 +325,11 @@ def test_command_line_answers_in_json(
     assert cli.run(["superadditivity", *names]) == 0
     printed = capsys.readouterr().out
     assert "interaction +0.0420" in printed and "0.0589" in printed
+    assert cli.run(["superadditivity", *names, "--over-training"]) == 0
+    assert capsys.readouterr().out.startswith(printed)
+    assert cli.run(["superadditivity", *names, "--json", "--over-training"]) == 0
+    course = json.loads(capsys.readouterr().out)["over_training"]
+    assert [row["step"] for row in course if row["gain"] == "both"] == [0, 3, 6]
     assert cli.run(["superadditivity", *names[2:], "--json"]) == 2
     out, err = capsys.readouterr()
     assert "none in 00" in json.loads(out)["refused"] and len(err.strip().splitlines()) == 1

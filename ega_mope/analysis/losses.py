@@ -86,18 +86,33 @@ def compare_at(runs: Iterable[Run], point: str) -> Compared:
         raise ValueError(
             f"compare point: expected one of ({', '.join(COMPARE_POINTS)}), got {point!r}; choose one of them"
         )
-    usable, left_out = [], {}
+    found, left_out = _usable(runs, must_finish=point != "common_step")
+    if point == "common_step":
+        shared = _shared_steps(found)
+        if not shared:
+            return Compared({}, left_out | dict.fromkeys(found, "no step that all runs were validated at"))
+        return _at_step(found, shared[-1], left_out)
+    pick = np.min if point == "best" else lambda values: values[-1]
+    return Compared({path: float(pick(one.loss_nats)) for path, one in found.items()}, left_out)
+
+
+def compare_at_shared_steps(runs: Iterable[Run], point: str) -> list[Compared]:
+    """The runs that `compare_at` compares at this point, at each step at which all of them were validated, in
+    order."""
+    found, left_out = _usable(runs, must_finish=point != "common_step")
+    return [_at_step(found, step, left_out) for step in _shared_steps(found)]
+
+
+def _usable(runs: Iterable[Run], must_finish: bool) -> tuple[dict[Path, Curve], dict[Path, str]]:
+    """Finite validation losses of the runs that can be compared, and why the others cannot."""
+    found, left_out = {}, {}
     for run in runs:
-        reason = _unusable(run, must_finish=point != "common_step")
+        reason = _unusable(run, must_finish)
         if reason is None:
-            usable.append(run)
+            found[run.path] = curve(run, "validation").finite
         else:
             left_out[run.path] = reason
-    if point == "common_step":
-        return _at_common_step(usable, left_out)
-    losses = {run.path: curve(run, "validation").finite.loss_nats for run in usable}
-    pick = np.min if point == "best" else lambda values: values[-1]
-    return Compared({path: float(pick(values)) for path, values in losses.items()}, left_out)
+    return found, left_out
 
 
 def _unusable(run: Run, must_finish: bool) -> str | None:
@@ -109,11 +124,13 @@ def _unusable(run: Run, must_finish: bool) -> str | None:
     return f"not finished ({state})" if must_finish and state != "finished" else None
 
 
-def _at_common_step(runs: list[Run], left_out: dict[Path, str]) -> Compared:
-    found = {run.path: curve(run, "validation").finite for run in runs}
-    shared = set.intersection(*(set(c.step.tolist()) for c in found.values())) if found else set()
-    if not shared:
-        return Compared({}, left_out | dict.fromkeys(found, "no step that all runs were validated at"))
-    step = max(shared)
-    losses = {path: float(c.loss_nats[c.step == step][0]) for path, c in found.items()}
-    return Compared(losses, left_out, step)
+def _shared_steps(found: Mapping[Path, Curve]) -> list[int]:
+    """Steps at which every one of these was validated, in order."""
+    steps = [set(one.step.tolist()) for one in found.values()]
+    return sorted(set.intersection(*steps)) if steps else []
+
+
+def _at_step(found: Mapping[Path, Curve], step: int, left_out: Mapping[Path, str]) -> Compared:
+    return Compared(
+        {path: float(one.loss_nats[one.step == step][0]) for path, one in found.items()}, left_out, step
+    )

@@ -22,7 +22,7 @@ from ega_mope.analysis.intervals import (
     t_interval,
     welch,
 )
-from ega_mope.analysis.losses import Compared, Metric, compare_at, metric_named
+from ega_mope.analysis.losses import Compared, Metric, compare_at, compare_at_shared_steps, metric_named
 from ega_mope.config import Plain
 from ega_mope.runs import Run
 
@@ -148,7 +148,7 @@ def superadditivity(
     if chosen is None:
         reason = "expected runs trained here in all four cells of a 2×2, got none; train some"
         return _refused(None, scale, compare_point, {}, reason)
-    compared = compare_at((run for members in chosen.cells.values() for run in members), compare_point)
+    compared = compare_at(_members(chosen), compare_point)
     by_seed, notes = _by_seed(chosen, compared, scale)
     empty = [name for name in CELLS if chosen.cells[name] and not by_seed[name]]
     if chosen.refused or empty:
@@ -161,6 +161,25 @@ def superadditivity(
     if compared.step is not None:
         notes = (f"compared at step {compared.step}", *notes)
     return _measured(chosen, scale, compare_point, compared.step, by_seed, notes)
+
+
+def over_training(result: Superadditivity) -> list[Superadditivity]:
+    """The same comparison at every step at which all of its runs were validated, in order; empty if refused.
+
+    A run that is compared in the middle of its training has not had the end of its learning rate's schedule.
+    """
+    family = result.family
+    if family is None or result.refused:
+        return []
+    course = []
+    for compared in compare_at_shared_steps(_members(family), result.compare_point):
+        by_seed, notes = _by_seed(family, compared, result.metric)
+        course.append(_measured(family, result.metric, result.compare_point, compared.step, by_seed, notes))
+    return course
+
+
+def _members(family: Family) -> list[Run]:
+    return [run for members in family.cells.values() for run in members]
 
 
 def _choose(families: list[Family], key: str | None) -> Family | None:

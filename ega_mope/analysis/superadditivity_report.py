@@ -9,7 +9,7 @@ import pandas as pd
 from ega_mope.analysis.factorial import CELLS
 from ega_mope.analysis.intervals import BCA_LEAST, bca_coverage
 from ega_mope.analysis.losses import metric_named
-from ega_mope.analysis.superadditivity import CONTRASTS, Contrast, Superadditivity
+from ega_mope.analysis.superadditivity import CONTRASTS, Contrast, Superadditivity, over_training
 
 FUTURE_NOTE = "Its gates compare a token with later ones too: what they gain may be a look at the future."
 """Stands beside every 2×2 whose gate is not causal."""
@@ -147,6 +147,42 @@ def gains_table(result: Superadditivity) -> pd.DataFrame:
             for name, found in result.contrasts.items()
         ]
     )
+
+
+def course_table(result: Superadditivity) -> pd.DataFrame:
+    """One row a gain (and the interaction) and step at which all runs that count were validated: step, gain, N, mean,
+    95 % interval."""
+    return pd.DataFrame(
+        [
+            {
+                "step": at.step,
+                "gain": NAMES[name],
+                "N": at.n,
+                "mean": found.mean,
+                "95 % from": found.interval.low if found.interval else None,
+                "95 % to": found.interval.high if found.interval else None,
+            }
+            for at in over_training(result)
+            for name, found in at.contrasts.items()
+        ],
+        columns=["step", "gain", "N", "mean", "95 % from", "95 % to"],
+    )
+
+
+def printed_course(course: pd.DataFrame) -> pd.DataFrame:
+    """A `course_table` as text: one row a step, about five of them and the last, each gain with its interval."""
+    steps = sorted(course["step"].unique())
+    # Before the first update there is nothing to gain.
+    kept = [step for step in steps[:: -max(1, (len(steps) - 1) // 5)] if step][::-1]
+    rows = []
+    for step in kept:
+        shown = {"step": f"{step:,}"}
+        for _, row in course[course["step"] == step].iterrows():
+            low, high = row["95 % from"], row["95 % to"]
+            interval = "" if pd.isna(low) else f" [{low:+.4f}, {high:+.4f}]"
+            shown[row["gain"]] = f"{row['mean']:+.4f}{interval}"
+        rows.append(shown)
+    return pd.DataFrame(rows, columns=["step", *NAMES.values()])
 
 
 def seeds_table(result: Superadditivity) -> pd.DataFrame:

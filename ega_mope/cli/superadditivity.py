@@ -10,6 +10,8 @@ from ega_mope.cli.chosen import compare_point_option, metric_option, named_or_al
 from ega_mope.cli.output import json_option, note, print_json, print_table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ega_mope.analysis.factorial import Family
     from ega_mope.analysis.superadditivity import Superadditivity
 
@@ -19,9 +21,17 @@ if TYPE_CHECKING:
 @metric_option
 @compare_point_option
 @click.option("--family", metavar="KEY", help="Which 2×2, where there are several (listed on stderr).")
+@click.option(
+    "--over-training", is_flag=True, help="The gains at every step at which all runs were validated."
+)
 @json_option
 def superadditivity(
-    runs: tuple[str, ...], metric: str, compare_point: str, family: str | None, as_json: bool
+    runs: tuple[str, ...],
+    metric: str,
+    compare_point: str,
+    family: str | None,
+    over_training: bool,
+    as_json: bool,
 ) -> None:
     """Interaction of EGA and MoPE in the 2×2 among RUNs (all runs unless named).
 
@@ -29,11 +39,14 @@ def superadditivity(
     """
     from ega_mope.analysis.factorial import find_families
     from ega_mope.analysis.superadditivity import superadditivity as measure
+    from ega_mope.analysis.superadditivity_report import course_table
 
     chosen = named_or_all(runs)
     result = measure(chosen, metric=metric, compare_point=compare_point, family=family)
+    course = course_table(result) if over_training else None
     if as_json:
-        print_json(result.to_json())
+        asked = {} if course is None else {"over_training": _without_nan(course).to_dict("records")}
+        print_json(result.to_json() | asked)
     if result.refused:
         raise ValueError(f"superadditivity: {result.refused}")
     others = [found for found in find_families(chosen) if found.refused is None]
@@ -41,6 +54,17 @@ def superadditivity(
         _list_others(others, result)
     if not as_json:
         _print(result)
+        if course is not None:
+            _print_table(course)
+
+
+def _without_nan(table: pd.DataFrame) -> pd.DataFrame:
+    """None where there is no number."""
+    return table.astype(object).where(table.notna(), None)
+
+
+def _print_table(table: pd.DataFrame) -> None:
+    print_table([str(name) for name in table.columns], _without_nan(table).to_numpy().tolist())
 
 
 def _list_others(families: list[Family], result: Superadditivity) -> None:
@@ -67,8 +91,7 @@ def _print(result: Superadditivity) -> None:
     assert result.family is not None
     click.echo(verdict(result))
     click.echo(f"{result.family.label}; {result.compare_point}, {result.unit}")
-    table = cells_table(result).astype(object)
-    print_table([str(name) for name in table.columns], table.where(table.notna(), None).to_numpy().tolist())
+    _print_table(cells_table(result))
     if result.family.sees_future:
         click.echo(f"⚠ sees the future: {FUTURE_NOTE}")
     for line in (*remarks(result), f"the paper's: {PAPER_NOTE}"):

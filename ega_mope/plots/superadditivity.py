@@ -128,6 +128,44 @@ def seed_gains(gains: pd.DataFrame, unit: str) -> go.Figure:
     return fig
 
 
+def gains_over_training(course: pd.DataFrame, unit: str) -> go.Figure:
+    """Each gain and the interaction over the steps: the mean, in a band its 95 % interval; 0 is no gain.
+
+    `course`: step, gain, N, mean (positive is better), 95 % from, 95 % to; no band where there is no interval.
+    """
+    fig = style.figure("step", f"gain ({unit})", height=420)
+    looks = list(zip(course.groupby("gain", sort=False), style.LINE_COLOURS, style.DASHES, strict=False))
+    for (name, table), colour, _ in looks:
+        there = table.dropna(subset=["95 % from"])
+        if there.empty:
+            continue
+        fig.add_scatter(
+            x=[*there["step"], *there["step"][::-1]],
+            y=[*there["95 % to"], *there["95 % from"][::-1]],
+            fill="toself",
+            fillcolor=style.with_alpha(colour, 0.18),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=name,
+        )
+    for (name, table), colour, dash in looks:
+        fig.add_scatter(
+            x=table["step"],
+            y=table["mean"],
+            customdata=[_interval_text(_interval(row)) for _, row in table.iterrows()],
+            name=name,
+            legendgroup=name,
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5, "dash": dash},
+            marker={"color": colour, "size": 5},
+            hovertemplate=f"{name}, step %{{x:,}}: %{{y:+.4f}}%{{customdata}}<extra></extra>",
+        )
+    fig.add_hline(y=0, line={"color": style.GREY, "width": 1, "dash": "dot"})
+    return fig
+
+
 def _whiskers(mean: float, interval: Interval) -> dict[str, object]:
     if interval is None:
         return {}

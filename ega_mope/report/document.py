@@ -14,10 +14,10 @@ from ega_mope.analysis import superadditivity_report as two_by_two
 from ega_mope.analysis.claims import RULES, Judged, judge, tables
 from ega_mope.analysis.factorial import Family, find_families
 from ega_mope.analysis.runs import FUTURE_WORDS, summarise
-from ega_mope.analysis.superadditivity import superadditivity
+from ega_mope.analysis.superadditivity import Superadditivity, superadditivity
 from ega_mope.plots.compare import loss_curves
 from ega_mope.plots.style import run_colours, run_dashes
-from ega_mope.plots.superadditivity import waterfall
+from ega_mope.plots.superadditivity import gains_over_training, waterfall
 from ega_mope.report.blocks import Block, Commands, Drawing, Heading, Notes, Section, Table, Text
 from ega_mope.runs import BrokenRun, Run
 
@@ -124,7 +124,34 @@ def _family(family: Family, *, drawn: bool) -> list[Block | Heading]:
             )
         )
     remarks = two_by_two.remarks(result)
-    return [*blocks, *([Text(". ".join(remarks) + ".")] if remarks else [])]
+    if remarks:
+        blocks.append(Text(". ".join(remarks) + "."))
+    return [*blocks, *_course(result, drawn=drawn)]
+
+
+def _course(result: Superadditivity, *, drawn: bool) -> list[Block | Heading]:
+    """How the gains come and go in training; nothing where the runs share no step but the first."""
+    course = two_by_two.course_table(result)
+    shown = two_by_two.printed_course(course)
+    if shown.empty:
+        return []
+    blocks: list[Block | Heading] = [
+        Text(
+            "The same gains on the way there, at steps at which all of these runs were validated. A training of that "
+            "length would have lowered its learning rate by then."
+        ),
+        _table(shown.columns, shown.to_numpy().tolist(), numbers=shown.columns),
+    ]
+    if drawn:
+        blocks.append(
+            Drawing(
+                lambda: gains_over_training(course, result.unit),
+                alt="Gains at each step of the training",
+                how_to_read="Means over seeds at every step at which all of these runs were validated; bands are 95 % "
+                "intervals. Above 0 is a gain over the baseline, for the interaction over plain addition.",
+            )
+        )
+    return blocks
 
 
 def _losses(runs: Sequence[Run], *, drawn: bool) -> Section:
