@@ -160,6 +160,15 @@ def test_constant_energies_give_zero_and_finite_gradients(gate_norm: str, value:
     assert energy.grad is not None and energy.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("gate_norm", sorted(set(GATE_NORMS) - {"none"}))
+def test_energies_too_small_to_square_are_as_good_as_constant(gate_norm: str) -> None:
+    energy = (1e-20 * energies(2.0, 1.0, 12).float())[None, None].requires_grad_()
+    z = GATE_NORMS[gate_norm].z(energy)
+    assert (z == 0).all()
+    z.sum().backward()
+    assert energy.grad is not None and energy.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("gate_norm", sorted(GATE_NORMS))
 def test_gate_norms_have_the_right_gradients(gate_norm: str) -> None:
     energy = energies(0.5, 1.0, n=7)[None, None].requires_grad_()

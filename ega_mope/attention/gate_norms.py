@@ -27,6 +27,7 @@ def smallest_spread(energy: Tensor) -> float:
 
 
 def _scaled(deviation: Tensor, variance: Tensor, largest: Tensor, relative: float) -> Tensor:
+    # A variance below the smallest normal number has lost its digits, and the square of its root's reciprocal is inf.
     rounding = (relative * largest).square().clamp(min=torch.finfo(variance.dtype).tiny)
     flat = variance <= rounding
     # The variance is replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards.
