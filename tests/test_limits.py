@@ -176,9 +176,6 @@ def test_gate_norms_have_the_right_gradients(gate_norm: str) -> None:
     assert torch.autograd.gradcheck(lambda e: GATE_NORMS[gate_norm].z(e)[..., 2:], (energy,))
 
 
-# ---- positions
-
-
 @pytest.mark.parametrize("gate_norm", sorted(set(GATE_NORMS) - {"none"}))
 @pytest.mark.parametrize("halvings", [43, 56])
 def test_the_unit_of_the_energies_makes_no_difference(gate_norm: str, halvings: int) -> None:
@@ -196,6 +193,9 @@ def test_the_unit_of_the_energies_makes_no_difference(gate_norm: str, halvings: 
     small, its_gradient = z_and_gradient(unit)
     torch.testing.assert_close(small, z)
     torch.testing.assert_close(its_gradient * unit, gradient, rtol=1e-4, atol=1e-5)
+
+
+# ---- positions
 
 
 def test_wide_morlets_are_sinusoids_cosine_first() -> None:

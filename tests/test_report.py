@@ -43,9 +43,8 @@ def test_html_is_one_file_that_asks_for_nothing(folder: Path, tmp_path: Path) ->
     assert text.count("plotly.js v") == 1
     own = text.replace(get_plotlyjs(), "")
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", own), "it would load something"
-    assert (
-        len(re.findall(r'<div role="img"', text)) == 3
-    )  # the waterfall, gains over training, one panel of curves
+    # The waterfall, the gains over training and one panel of curves.
+    assert len(re.findall(r'<div role="img"', text)) == 3
     for said in (
         "EGA improves on the baseline (causal gate)",
         "+0.0200 nats",

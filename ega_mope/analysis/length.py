@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ega_mope.analysis.plain import plain_rows
 from ega_mope.analysis.windows import spread_evenly
 from ega_mope.config import ModelConfig, Plain
 from ega_mope.model import CharLM
@@ -52,7 +53,6 @@ class LengthReading:
 
     def to_json(self) -> Plain:
         """One plain document; a standard error that one window cannot give is null."""
-        table = self.table.astype(object).where(self.table.notna(), None)
         return {
             "run": self.run,
             "context_length": self.context_length,
@@ -62,7 +62,7 @@ class LengthReading:
             "within_nats": self.mean_nats("loss_nats", beyond=False),
             "beyond_nats": self.mean_nats("loss_nats", beyond=True),
             "beyond_restarted_nats": self.mean_nats("restarted_nats", beyond=True),
-            "positions": table.to_dict("records"),
+            "positions": plain_rows(self.table),
         }
 
 

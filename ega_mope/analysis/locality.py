@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ega_mope.analysis.correlation import Correlation, correlate, even_attention
 from ega_mope.analysis.intervals import t_interval
 from ega_mope.analysis.kernels import kernels
+from ega_mope.analysis.plain import plain_rows
 from ega_mope.analysis.scales import why_no_scales
 from ega_mope.config import Plain
 from ega_mope.model import CharLM, mechanism_settings
@@ -210,14 +211,13 @@ class Locality:
 
     def to_json(self) -> Plain:
         """One run's part of the answer of `ega-mope correlation --json`."""
-        table = self.table()
         return {
             "run": self.run,
             "sees_future": self.sees_future,
             "windows": self.text.windows,
             "tokens_read": self.text.tokens_read,
             "tokens_in_all": self.text.tokens_in_all,
-            "heads": table.astype(object).where(table.notna(), None).to_dict("records"),
+            "heads": plain_rows(self.table()),
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ega_mope.analysis.factorial import CELLS
-from ega_mope.analysis.intervals import BCA_LEAST, bca_coverage
+from ega_mope.analysis.intervals import BCA_LEAST, Interval, bca_coverage
 from ega_mope.analysis.losses import metric_named
 from ega_mope.analysis.superadditivity import CONTRASTS, Contrast, Superadditivity, over_training
 
@@ -111,13 +111,17 @@ def cells_table(result: Superadditivity) -> pd.DataFrame:
                 "model": model,
                 "N": n,
                 "mean": mean,
-                "95 % from": interval.low if interval else None,
-                "95 % to": interval.high if interval else None,
+                **_ends(interval),
                 "the paper's": paper[name],
             }
             for name, (model, n, mean, interval) in cells.items()
         ]
     )
+
+
+def _ends(interval: Interval | None) -> dict[str, float | None]:
+    """The two columns of a 95 % interval."""
+    return {"95 % from": interval.low if interval else None, "95 % to": interval.high if interval else None}
 
 
 def printed(cells: pd.DataFrame) -> pd.DataFrame:
@@ -139,8 +143,7 @@ def gains_table(result: Superadditivity) -> pd.DataFrame:
             {
                 "gain": NAMES[name],
                 "mean": found.mean,
-                "95 % from": found.interval.low if found.interval else None,
-                "95 % to": found.interval.high if found.interval else None,
+                **_ends(found.interval),
                 "degrees of freedom": found.degrees_of_freedom,
                 **{f"seed {seed}": value for seed, value in found.per_seed.items()},
             }
@@ -159,8 +162,7 @@ def course_table(result: Superadditivity) -> pd.DataFrame:
                 "gain": NAMES[name],
                 "N": at.n,
                 "mean": found.mean,
-                "95 % from": found.interval.low if found.interval else None,
-                "95 % to": found.interval.high if found.interval else None,
+                **_ends(found.interval),
             }
             for at in over_training(result)
             for name, found in at.contrasts.items()

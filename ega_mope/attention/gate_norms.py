@@ -6,6 +6,7 @@ on later tokens. The other norms are the lab's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,12 +30,11 @@ def smallest_spread(energy: Tensor) -> float:
 def _scaled(deviation: Tensor, variance: Tensor, largest: Tensor, relative: float) -> Tensor:
     # A variance below the smallest normal number has lost its digits, and the square of its root's reciprocal is inf.
     rounding = (relative * largest).square().clamp(min=torch.finfo(variance.dtype).tiny)
-    flat = variance <= rounding
-    # The variance is replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards.
-    spread = torch.where(flat, 1.0, variance).sqrt()
+    # Replaced before the root: √ has an infinite slope at 0, and 0 · inf is nan backwards. An infinite spread makes z 0.
+    spread = torch.where(variance <= rounding, math.inf, variance).sqrt()
     # Not by rsqrt, whose slope, 1/spread³, overflows float32 where the spread is 1e-13: energies as small as that
     # are met where a signal is the square of something that passes through 0.
-    return deviation * torch.where(flat, 0.0, spread.reciprocal())
+    return deviation * spread.reciprocal()
 
 
 def sequence_norm(energy: Energy) -> Energy:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.output import device_option, json_option, note, print_frame, print_json, run_argument
 from ega_mope.cli.texts import optional_text, text_options
 
 
@@ -66,9 +66,8 @@ def ablate(
     if as_csv:
         table.to_csv(sys.stdout, index=False)
         return
-    shown = table.assign(clear=table["clear"].map({True: "yes", False: "no"})).astype(object)
-    rows = shown.where(shown.notna(), None).to_numpy().tolist()
-    print_table(list(shown.columns), rows)
+    shown = table.assign(clear=table["clear"].map({True: "yes", False: "no"}))
+    print_frame(shown)
     if found.sees_future:
         note(f"{found.run} sees the future: its losses are not those of predicting the next token")
     for line in (found.what_was_read, *found.findings, *found.notes):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ega_mope.cli.output import device_option, json_option, note, print_json, print_table
+from ega_mope.cli.output import device_option, json_option, note, print_frame, print_json
 from ega_mope.cli.texts import given_text, text_options
 
 
@@ -56,8 +56,7 @@ def correlation(
     if as_csv:
         table.to_csv(sys.stdout, index=False)
         return
-    rows = table.astype(object).where(table.notna(), None).to_numpy().tolist()
-    print_table(list(table.columns), rows)
+    print_frame(table)
     for one in found:
         future = " (sees the future)" if one.sees_future else ""
         note(f"{one.run}{future}: {locality_in_words(one.ranges)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.output import device_option, json_option, note, print_frame, print_json, run_argument
 
 
 @click.command()
@@ -39,5 +39,4 @@ def length(run: str, factor: float, windows: int, device: str, as_json: bool) ->
         note(f"{found.run} sees the future: its losses are not those of predicting the next token")
     note(f"trained on {found.context_length} tokens, read {found.windows} windows of {found.length}")
     columns = ["from", "to", "loss_nats", "standard_error", "restarted_nats", "excess_nats", "excess_error"]
-    table = found.table.astype(object).where(found.table.notna(), None)
-    print_table(columns, table[columns].to_numpy().tolist())
+    print_frame(found.table[columns])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 run_argument = click.argument("run")
@@ -32,6 +35,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
             for text, width in zip(row, widths, strict=True)
         )
         click.echo("  ".join(line).rstrip())
+
+
+def print_frame(table: pd.DataFrame) -> None:
+    """A data frame as such a table."""
+    from ega_mope.analysis.plain import without_nan
+
+    print_table([str(name) for name in table.columns], without_nan(table).to_numpy().tolist())
 
 
 def _cell(value: Any) -> str:

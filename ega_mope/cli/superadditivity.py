@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ega_mope.cli.chosen import compare_point_option, metric_option, named_or_all, runs_argument
-from ega_mope.cli.output import json_option, note, print_json, print_table
+from ega_mope.cli.output import json_option, note, print_frame, print_json
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ega_mope.analysis.factorial import Family
     from ega_mope.analysis.superadditivity import Superadditivity
 
@@ -38,6 +36,7 @@ def superadditivity(
     Of several 2×2s it takes the causal one with most seeds unless --family names another.
     """
     from ega_mope.analysis.factorial import find_families
+    from ega_mope.analysis.plain import plain_rows
     from ega_mope.analysis.superadditivity import superadditivity as measure
     from ega_mope.analysis.superadditivity_report import course_table
 
@@ -45,7 +44,7 @@ def superadditivity(
     result = measure(chosen, metric=metric, compare_point=compare_point, family=family)
     course = course_table(result) if over_training else None
     if as_json:
-        asked = {} if course is None else {"over_training": _without_nan(course).to_dict("records")}
+        asked = {} if course is None else {"over_training": plain_rows(course)}
         print_json(result.to_json() | asked)
     if result.refused:
         raise ValueError(f"superadditivity: {result.refused}")
@@ -55,16 +54,7 @@ def superadditivity(
     if not as_json:
         _print(result)
         if course is not None:
-            _print_table(course)
-
-
-def _without_nan(table: pd.DataFrame) -> pd.DataFrame:
-    """None where there is no number."""
-    return table.astype(object).where(table.notna(), None)
-
-
-def _print_table(table: pd.DataFrame) -> None:
-    print_table([str(name) for name in table.columns], _without_nan(table).to_numpy().tolist())
+            print_frame(course)
 
 
 def _list_others(families: list[Family], result: Superadditivity) -> None:
@@ -91,7 +81,7 @@ def _print(result: Superadditivity) -> None:
     assert result.family is not None
     click.echo(verdict(result))
     click.echo(f"{result.family.label}; {result.compare_point}, {result.unit}")
-    _print_table(cells_table(result))
+    print_frame(cells_table(result))
     if result.family.sees_future:
         click.echo(f"⚠ sees the future: {FUTURE_NOTE}")
     for line in (*remarks(result), f"the paper's: {PAPER_NOTE}"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.output import device_option, json_option, note, print_frame, print_json, run_argument
 from ega_mope.cli.texts import (
     asked_heads,
     given_text,
@@ -53,8 +53,8 @@ def surprise(
     """
     from ega_mope.analysis.gate_meaning.attended import attended
     from ega_mope.analysis.gate_meaning.surprise import surprise as beside
-    from ega_mope.analysis.gate_meaning.words import plain_rows
     from ega_mope.analysis.gates import why_no_gates
+    from ega_mope.analysis.plain import plain_rows
     from ega_mope.runs import open_run
 
     if as_json and as_csv:
@@ -80,7 +80,7 @@ def surprise(
         table.to_csv(sys.stdout, index=False)
     else:
         shown = shown.assign(text=[ascii(character) for character in shown["text"]])
-        print_table(list(shown.columns), shown.astype(object).where(shown.notna(), None).to_numpy().tolist())
+        print_frame(shown)
     note(f"layer {place[0] + 1}, head {place[1] + 1}")
     if opened.sees_future is not False:
         note(f"{opened.name} sees the future, or may: its surprisal may already know what comes")

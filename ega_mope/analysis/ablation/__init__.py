@@ -32,6 +32,7 @@ from ega_mope.analysis.ablation.changes import (
 from ega_mope.analysis.ablation.measure import Effects, effects
 from ega_mope.analysis.gates import why_no_gates
 from ega_mope.analysis.intervals import t_interval
+from ega_mope.analysis.plain import plain_rows
 from ega_mope.analysis.scales import scales, why_no_scales
 from ega_mope.analysis.windows import side_by_side, spread_evenly
 from ega_mope.config import Plain
@@ -159,7 +160,7 @@ class Ablation:
             "windows_in_all": self.windows_in_all,
             "kl_on": "validation windows" if self.text_tokens is None else "text",
             "text_tokens": self.text_tokens,
-            "changes": table.astype(object).where(table.notna(), None).to_dict("records"),
+            "changes": plain_rows(table),
             "notes": list(self.notes),
         }
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ega_mope.analysis.gate_meaning.correlates import Correlates
 from ega_mope.analysis.gate_meaning.measure import FEATURES, Measured
+from ega_mope.analysis.plain import plain_rows
 from ega_mope.config import Plain
 
 MANY = (
@@ -247,8 +248,3 @@ def to_json(found: Correlates) -> Plain:
         "heads": plain_rows(verdict_table(found)),
         "correlations": plain_rows(correlations_table(found)),
     }
-
-
-def plain_rows(table: pd.DataFrame) -> list[Plain]:
-    """A table's rows as plain data; NaN is None."""
-    return table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[return-value]
