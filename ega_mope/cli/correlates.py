@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from ega_mope.cli.output import device_option, json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.output import (
+    device_option,
+    json_option,
+    note,
+    print_frame,
+    print_json,
+    print_table,
+    run_argument,
+)
 from ega_mope.cli.texts import given_text, text_options
 
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print the table behind the answer as CSV.")
@@ -100,7 +108,7 @@ def spectral(run: str, permutations: int | None, seed: int, as_json: bool, as_cs
     elif as_csv:
         table.to_csv(sys.stdout, index=False)
     else:
-        print_table(list(table.columns), table.astype(object).to_numpy().tolist())
+        print_frame(table)
     note(found.sentence())
 
 

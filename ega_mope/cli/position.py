@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ega_mope.cli.output import json_option, note, print_json, print_table, run_argument
+from ega_mope.cli.output import json_option, note, print_frame, print_json, run_argument
 
 
 @click.command()
@@ -39,13 +39,12 @@ def position(run: str, as_json: bool, as_csv: bool) -> None:
         return
     table = summary(found)
     table.insert(0, "run", [opened.name] * len(own) + ["any of its size"] * len(beside))
-    rows = table.astype(object).to_numpy().tolist()
     if as_json:
-        columns = list(table.columns)
+        columns, rows = list(table.columns), table.astype(object).to_numpy().tolist()
         # JSON has no infinity: null stands for a reach that never ends.
         plain = [[None if value == math.inf else value for value in row] for row in rows]
         print_json([dict(zip(columns, row, strict=True)) for row in plain])
         return
-    print_table(list(table.columns), rows)
+    print_frame(table)
     if not own:
         note(f"{opened.name}: position none tells nothing but what the causal mask tells")
