@@ -6,7 +6,7 @@ import streamlit as st
 
 from ega_mope import ui
 from ega_mope.analysis import superadditivity_report as report
-from ega_mope.analysis.factorial import CELLS, Family, find_families
+from ega_mope.analysis.factorial import CELLS, Family, begun, find_families
 from ega_mope.analysis.losses import COMPARE_POINTS, METRICS
 from ega_mope.analysis.runs import future_mark
 from ega_mope.analysis.superadditivity import superadditivity
@@ -41,17 +41,25 @@ def choose(label: str, options: list[str], key: str) -> str:
 
 
 def show_incomplete(families: list[Family]) -> None:
-    """Why 2×2s with at least two of their cells cannot be computed, and the commands that would help."""
-    refused = [f for f in families if f.refused and sum(map(bool, f.cells.values())) > 1]
+    """A choice among the 2×2s with at least two of their cells: why it cannot be computed, and what would help."""
+    refused = begun(families)
     if not refused:
         return
+    by_key = {family.key: family for family in refused}
+
+    def label(key: str) -> str:
+        count = len(by_key[key].commands)
+        return (f"{count} to train · " if count else "") + by_key[key].label
+
     with st.expander(f"{len(refused)} that cannot be computed yet", icon=":material/grid_off:"):
-        for family in refused:
-            missing = ", ".join(f"{cell} ({CELLS[cell]})" for cell in CELLS if not family.cells[cell])
-            st.markdown(f"**{ui.plain(family.label)}**")
-            st.markdown(f"missing: {missing}; to train:" if missing else ui.plain(family.refused or ""))
-            if family.commands:
-                st.code("\n".join(family.commands), language="bash", wrap_lines=True)
+        chosen = st.selectbox(
+            "2×2, fewest runs to train first", list(by_key), format_func=label, key="incomplete"
+        )
+        family = by_key[chosen]
+        missing = ", ".join(f"{cell} ({CELLS[cell]})" for cell in CELLS if not family.cells[cell])
+        st.markdown(f"missing: {missing}; to train:" if missing else ui.plain(family.refused or ""))
+        if family.commands:
+            st.code("\n".join(family.commands), language="bash", wrap_lines=True)
 
 
 ui.frame(

@@ -10,7 +10,7 @@ import pytest
 from simulated_runs import write_cells, write_run
 
 from ega_mope import cli
-from ega_mope.analysis.factorial import find_families
+from ega_mope.analysis.factorial import begun, find_families
 from ega_mope.analysis.superadditivity import superadditivity
 from ega_mope.analysis.superadditivity_report import (
     cells_table,
@@ -311,6 +311,23 @@ def test_other_settings_make_another_family(tmp_path: Path, small_text: Path) ->
     runs = write_cells(tmp_path, small_text, {c: known_cells(1)[c] for c in ("00", "10", "01")})
     runs += write_cells(tmp_path, small_text, {"11": {0: 1.0}}, training={"learning_rate": 5e-3})
     assert all(family.refused for family in find_families(runs))
+
+
+def test_what_one_run_would_complete_comes_before_what_takes_two(tmp_path: Path, small_text: Path) -> None:
+    cells = known_cells(2)
+    runs = write_cells(tmp_path, small_text, cells)
+    runs += write_cells(tmp_path, small_text, {"10": cells["10"]}, gate_norm="none")
+    runs += write_cells(tmp_path, small_text, {"10": {0: 1.0}}, gate_norm="sequence")
+    elsewhere = {"learning_rate": 5e-3}
+    runs += write_cells(tmp_path / "one", small_text, {"00": {5: 1.0}}, training=elsewhere)
+    alone = begun(find_families(runs))
+    assert [(family.gate_norm, len(family.commands)) for family in alone] == [("sequence", 1), ("none", 2)]
+    # A 2×2 of four cells on two devices lacks no run that could be named: it comes last.
+    mixed = {"learning_rate": 5e-4}
+    halves = ({c: cells[c] for c in ("00", "10")}, {c: cells[c] for c in ("01", "11")})
+    runs += write_cells(tmp_path / "mixed", small_text, halves[0], training=mixed)
+    runs += write_cells(tmp_path / "mixed", small_text, halves[1], training=mixed, device="cuda")
+    assert [len(family.commands) for family in begun(find_families(runs))] == [1, 2, 0]
 
 
 def test_command_line_answers_in_json(

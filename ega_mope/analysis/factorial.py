@@ -127,6 +127,15 @@ def find_families(runs: Iterable[Run]) -> list[Family]:
     )
 
 
+def begun(families: Iterable[Family]) -> list[Family]:
+    """Those with two cells or more that cannot be computed yet, the fewest runs to train first.
+
+    Last come those whose four cells are there but do not match: no count of runs can be said of them.
+    """
+    refused = [f for f in families if f.refused and sum(map(bool, f.cells.values())) > 1]
+    return sorted(refused, key=lambda family: (not family.commands, len(family.commands)))
+
+
 def trained_here(run: Run) -> bool:
     """Whether its training and seed are known; of an imported run nobody can say that all else was equal."""
     return isinstance(run.config, ExperimentConfig)
