@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from simulated_runs import write_cells, write_run
+from streamlit.testing.v1 import AppTest
 
 from ega_mope import cli
 from ega_mope.analysis.factorial import begun, find_families
@@ -24,6 +25,8 @@ from ega_mope.analysis.superadditivity_report import (
 from ega_mope.plots.superadditivity import gains_over_training, seed_gains, waterfall
 from ega_mope.runs import Run, list_runs
 from ega_mope.text import store_corpus
+
+ROOT = Path(__file__).resolve().parents[1]
 
 KNOWN = {"00": 1.60, "10": 1.58, "01": 1.70, "11": 1.64}
 """EGA gains 0.02, MoPE −0.10, both −0.04: interaction +0.04, and both do not beat the baseline."""
@@ -328,6 +331,25 @@ def test_what_one_run_would_complete_comes_before_what_takes_two(tmp_path: Path,
     runs += write_cells(tmp_path / "mixed", small_text, halves[0], training=mixed)
     runs += write_cells(tmp_path / "mixed", small_text, halves[1], training=mixed, device="cuda")
     assert [len(family.commands) for family in begun(find_families(runs))] == [1, 2, 0]
+
+
+def test_the_page_shows_what_the_chosen_2x2_lacks(
+    tmp_path: Path, small_text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EGA_MOPE_RUNS", str(tmp_path))
+    runs = write_cells(tmp_path, small_text, known_cells(2))
+    runs += write_cells(tmp_path, small_text, {"10": {0: 1.5, 1: 1.5}}, gate_norm="none")
+    runs += write_cells(tmp_path, small_text, {"10": {0: 1.5}}, gate_norm="sequence")
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=180)
+    at.switch_page("pages/Superadditivity.py").run()
+    for family in begun(find_families(runs)):
+        label = f"{len(family.commands)} to train · {family.label}"
+        assert label in at.selectbox(key="incomplete").options
+        at.selectbox(key="incomplete").select(family.key).run()
+        assert not at.exception
+        assert at.main.code[-1].value == "\n".join(family.commands)
+        assert f"--position mope --gate-norm {family.gate_norm} " in at.main.code[-1].value
+        assert "missing: 11 (EGA + MoPE); to train:" in [text.value for text in at.markdown]
 
 
 def test_command_line_answers_in_json(
