@@ -48,7 +48,7 @@ def show_incomplete(families: list[Family]) -> None:
     by_key = {family.key: family for family in refused}
 
     def label(key: str) -> str:
-        count = len(by_key[key].commands)
+        count = len(by_key[key].lacking)
         return (f"{count} to train · " if count else "") + by_key[key].label
 
     with st.expander(f"{len(refused)} that cannot be computed yet", icon=":material/grid_off:"):
@@ -56,7 +56,7 @@ def show_incomplete(families: list[Family]) -> None:
             "2×2, fewest runs to train first", list(by_key), format_func=label, key="incomplete"
         )
         family = by_key[chosen]
-        missing = ", ".join(f"{cell} ({CELLS[cell]})" for cell in CELLS if not family.cells[cell])
+        missing = ", ".join(f"{cell} ({CELLS[cell]})" for cell in family.missing)
         st.markdown(f"missing: {missing}; to train:" if missing else ui.plain(family.refused or ""))
         if family.commands:
             st.code("\n".join(family.commands), language="bash", wrap_lines=True)
@@ -68,7 +68,7 @@ ui.frame(
     "I = L10 + L01 − L00 − L11 is positive where together they gain more.",
 )
 families = find_families(run for run in ui.all_runs() if not isinstance(run, BrokenRun))
-complete = [family for family in families if family.refused is None]
+complete = [family for family in families if family.complete]
 if not complete:
     st.info("No complete 2×2 yet: it takes runs with and without EGA, each with and without MoPE.")
     show_incomplete(families)

@@ -32,9 +32,52 @@ class Family:
     example: Run
     device: str
     cells: dict[str, tuple[Run, ...]]
-    refused: str | None = None
-    commands: tuple[str, ...] = ()
-    """What would train the missing cells."""
+
+    @property
+    def missing(self) -> list[str]:
+        """The cells without a run."""
+        return [cell for cell in CELLS if not self.cells[cell]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all four cells have runs, on one kind of device and with one evaluation."""
+        members = (run for runs in self.cells.values() for run in runs)
+        return not self.missing and len({_measured_on(run) for run in members}) == 1
+
+    @property
+    def lacking(self) -> list[tuple[str, int]]:
+        """Cell and seed of every run to train: each missing cell at the seeds that the others share, else at
+        those that any has. Empty where no cell is missing."""
+        seeds = [{_config(run).seed for run in runs} for runs in self.cells.values() if runs]
+        wanted = sorted(set.intersection(*seeds) or set.union(*seeds))
+        return [(cell, seed) for cell in self.missing for seed in wanted]
+
+    @property
+    def commands(self) -> list[str]:
+        """What would train the missing cells, a line a run."""
+        return [self._command(cell, seed) for cell, seed in self.lacking]
+
+    @property
+    def refused(self) -> str | None:
+        """Why there is no interaction to compute; None where there is."""
+        if self.complete:
+            return None
+        return self._too_few() if self.missing else _mixed(self.cells)
+
+    def _command(self, cell: str, seed: int) -> str:
+        like = next(runs[0] for runs in self.cells.values() if runs)
+        config = _with(_config(like), self.attentions[int(cell[0])], self.positions[int(cell[1])])
+        return train_command(like, replace(config, seed=seed))
+
+    def _too_few(self) -> str:
+        named = ", ".join(
+            f"{cell} ({attention_name(self.attentions[int(cell[0])])} + {position_name(self.positions[int(cell[1])])})"
+            for cell in self.missing
+        )
+        return (
+            f"expected runs in all four cells, got none in {named}; train "
+            f"{'it' if len(self.lacking) == 1 else 'them'}, starting with: {self._command(*self.lacking[0])}"
+        )
 
     @cached_property
     def key(self) -> str:
@@ -116,8 +159,8 @@ def find_families(runs: Iterable[Run]) -> list[Family]:
     return sorted(
         families,
         key=lambda family: (
-            family.refused is not None,
-            -sum(map(bool, family.cells.values())),
+            not family.complete,
+            len(family.missing),
             family.sees_future,
             -len(family.seeds),
             -_config(family.example).training.steps,
@@ -132,8 +175,8 @@ def begun(families: Iterable[Family]) -> list[Family]:
 
     Last come those whose four cells are there but do not match: no count of runs can be said of them.
     """
-    refused = [f for f in families if f.refused and sum(map(bool, f.cells.values())) > 1]
-    return sorted(refused, key=lambda family: (not family.commands, len(family.commands)))
+    incomplete = [family for family in families if not family.complete and len(family.missing) < 3]
+    return sorted(incomplete, key=lambda family: (not family.lacking, len(family.lacking)))
 
 
 def trained_here(run: Run) -> bool:
@@ -176,7 +219,7 @@ def _by_stratum(
 ) -> list[Family]:
     strata: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        strata.setdefault((_device(run), digest(run.evaluation)), []).append(run)
+        strata.setdefault(_measured_on(run), []).append(run)
     complete = []
     for (device, _), members in strata.items():
         cells = _sort_into_cells(attentions, positions, members)
@@ -189,13 +232,7 @@ def _by_stratum(
         return []
     example = next(run for members in cells.values() for run in members)
     devices = " and ".join(sorted({_device(run) for members in cells.values() for run in members}))
-    missing = [cell for cell in CELLS if not cells[cell]]
-    if missing:
-        commands = _commands(attentions, positions, cells, missing)
-        reason = _missing(missing, commands, attentions, positions)
-    else:
-        commands, reason = (), _mixed(cells)
-    return [Family(attentions, positions, example, devices, cells, reason, commands)]
+    return [Family(attentions, positions, example, devices, cells)]
 
 
 def _sort_into_cells(
@@ -207,22 +244,6 @@ def _sort_into_cells(
         return tuple(run for run, m in models if m.attention == attention and m.position == position)
 
     return {cell: members(cell) for cell in CELLS}
-
-
-def _missing(
-    missing: list[str],
-    commands: tuple[str, ...],
-    attentions: tuple[Plain, Plain],
-    positions: tuple[Plain, Plain],
-) -> str:
-    named = ", ".join(
-        f"{cell} ({attention_name(attentions[int(cell[0])])} + {position_name(positions[int(cell[1])])})"
-        for cell in missing
-    )
-    return (
-        f"expected runs in all four cells, got none in {named}; train {'it' if len(commands) == 1 else 'them'}, "
-        f"starting with: {commands[0]}"
-    )
 
 
 def _mixed(cells: dict[str, tuple[Run, ...]]) -> str:
@@ -237,27 +258,6 @@ def _mixed(cells: dict[str, tuple[Run, ...]]) -> str:
     return (
         "expected all four cells evaluated on the same text in the same way, got different `evaluation` in "
         "their config.json; train them again with the same version of the lab"
-    )
-
-
-def _commands(
-    attentions: tuple[Plain, Plain],
-    positions: tuple[Plain, Plain],
-    cells: dict[str, tuple[Run, ...]],
-    missing: list[str],
-) -> tuple[str, ...]:
-    """One command for each missing cell and each seed that the other cells share (else: that any has)."""
-    filled = [runs for runs in cells.values() if runs]
-    seeds = [{_config(run).seed for run in runs} for runs in filled]
-    wanted = sorted(set.intersection(*seeds) or set.union(*seeds))
-    example = filled[0][0]
-    return tuple(
-        train_command(
-            example,
-            replace(_with(_config(example), attentions[int(cell[0])], positions[int(cell[1])]), seed=seed),
-        )
-        for cell in missing
-        for seed in wanted
     )
 
 
@@ -278,6 +278,11 @@ def _default(config: ExperimentConfig, where: str, name: str) -> Plain:
     """The mechanism of that name with its default settings."""
     usual = resolve(ModelConfig(**to_plain(config.model) | {where: {"name": name}}))
     return to_plain(usual)[where]
+
+
+def _measured_on(run: Run) -> tuple[str, str]:
+    """Kind of device and a hash of the evaluation: runs of one 2×2 differ in neither."""
+    return _device(run), digest(run.evaluation)
 
 
 def _device(run: Run) -> str:

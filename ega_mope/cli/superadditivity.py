@@ -48,7 +48,7 @@ def superadditivity(
         print_json(result.to_json() | asked)
     if result.refused:
         raise ValueError(f"superadditivity: {result.refused}")
-    others = [found for found in find_families(chosen) if found.refused is None]
+    others = [found for found in find_families(chosen) if found.complete]
     if len(others) > 1:
         _list_others(others, result)
     if not as_json:

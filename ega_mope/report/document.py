@@ -93,7 +93,7 @@ def _claim_note(one: Judged) -> tuple[str, str]:
 
 
 def _families(runs: Sequence[Run], *, drawn: bool) -> Section:
-    complete = [family for family in find_families(runs) if family.refused is None]
+    complete = [family for family in find_families(runs) if family.complete]
     blocks: list[Block | Heading] = []
     for family in complete:
         blocks += _family(family, drawn=drawn)
